@@ -159,12 +159,13 @@ class RequestError(ServiceError):
 class LLMError(RequestError):
     """An LLM gave no usable answer to one input; others may succeed.
 
-    `kind` is refusal, empty, truncated, malformed, rejected (the endpoint refused the input) or unreachable.
+    `kind` is refusal, empty, truncated, malformed, rejected (the endpoint refused the input) or unreachable. An input
+    that is `set_aside` has had two charged answers that cannot be used, and is not asked about again by itself.
     """
 
-    def __init__(self, message: str, kind: str = "malformed") -> None:
+    def __init__(self, message: str, kind: str = "malformed", *, set_aside: bool = False) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.set_aside = kind, set_aside
 
 
 class QuestionError(RagindexError):
@@ -243,3 +244,7 @@ class LeftOutWarning(UserWarning):
 
 class LanguageWarning(UserWarning):
     """The documents seem to be in another language than the index is set to."""
+
+
+class ZeroPriceWarning(UserWarning):
+    """A service on a public host has the price 0, which no budget limits."""

@@ -244,6 +244,16 @@ class RequestProblem:
             return True
         return self.status >= 500 and self.status not in _PERMANENT_STATUSES
 
+    @property
+    def may_be_charged(self) -> bool:
+        """Whether the service may have charged for the request, though it gave no answer that can be read.
+
+        It did if the request was sent and no response came, or half of one, or no JSON, or 5xx: not if it was refused.
+        """
+        if self.away or self.out_of_quota or self.knows_no_such:
+            return False
+        return self.status is None or self.status >= 500
+
     def advise(self, variables: Sequence[str]) -> str:
         """Return what to check if no connection could be made: the proxy, or else the variables of the address."""
         if self.proxy:

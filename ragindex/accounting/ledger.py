@@ -1,6 +1,7 @@
 """Ledger of the calls to LLMs, encoders and rerankers, and of their cost.
 
-The client that sends a paid request records it once, when the response arrives. Methods and caches record nothing.
+The client that sends a paid request records it once, when the response arrives. Methods and caches record nothing. An
+attempt that may have been charged although it gave no answer is recorded apart, at the most that it can have cost.
 
 `attribute_calls` sets the phase and method of the calls inside it; `record_calls` collects them. Both also apply in
 threads that copy the context.
@@ -26,6 +27,8 @@ EMBEDDING = "embedding"
 """The task of requests of encoders; language models have others."""
 DRAFT, THOUGHTS = "draft left out", "thoughts left out"
 """Outcomes: an earlier answer in the same text, and an answer with thoughts."""
+RETRIED = "retried"
+"""The outcome of an attempt that failed and was repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class Tally:
 
     def __init__(self, *, paid_only: bool = False) -> None:
         self._entries: list[CallRecord] = []
+        self._lost: list[CallRecord] = []
         self._paid_only = paid_only
         self._stages: dict[str, Counter[str]] = {}
         self._lock, self._lane = RLock(), _Lane()  # a handler of signals may read while this thread adds
@@ -99,6 +103,22 @@ class Tally:
     def spent(self) -> Usage:
         """Usage of the calls that were paid in this run; replayed calls are excluded."""
         return _sum_usage([entry for entry in self.entries if not entry.replayed])
+
+    @property
+    def lost(self) -> tuple[CallRecord, ...]:
+        """Attempts that may have been charged and gave no answer, with the most that each can have cost."""
+        with self._lock:
+            return tuple(self._lost)
+
+    @property
+    def possibly_charged(self) -> float | None:
+        """US dollars that the `lost` attempts can have cost at most; None if a price is unknown."""
+        return _sum_usage(self.lost).money
+
+    @property
+    def retries(self) -> int:
+        """Number of attempts that failed and were repeated."""
+        return sum(counts[RETRIED] for counts in self.stages.values())
 
     def by_item(self) -> dict[int | None, Usage]:
         """Return the `first` usage by input position in a `map`. The key None holds the calls outside any `map`."""
@@ -148,6 +168,10 @@ class Tally:
             return
         with self._lock:
             self._entries.append(entry)
+
+    def _add_lost(self, entry: CallRecord) -> None:
+        with self._lock:
+            self._lost.append(entry)
 
     def _count(self, task: str, stage: str, count: int) -> None:
         with self._lock:
@@ -207,20 +231,37 @@ def unrecorded() -> Iterator[None]:
 
 def record_call(entry: CallRecord, now: float) -> None:
     """Record an answered call that took `now` seconds in this run, with the phase, method and item of the context."""
-    booked = replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
+    attributed = _attribute(entry)
     if not (entry.replayed or entry.batched or entry.rule):  # what batches cost is logged when they are collected
-        log_payment(
-            index=entry.index,
-            model=entry.model,
-            task=entry.task,
-            input_tokens=entry.input_tokens,
-            output_tokens=entry.output_tokens,
-            money=entry.money,
-            estimated=entry.estimated,
-        )
+        _log(entry)
     for tally in _tallies.get():
-        tally._add(booked)
+        tally._add(attributed)
     add_time(entry.seconds if entry.replayed or entry.batched else now, now)
+
+
+def record_lost(entry: CallRecord) -> None:
+    """Record an attempt that may have been charged and gave no answer; tokens and money are the most it can cost."""
+    attributed = _attribute(entry)
+    _log(entry, possibly_charged=True)
+    for tally in _tallies.get():
+        tally._add_lost(attributed)
+
+
+def _log(entry: CallRecord, *, possibly_charged: bool = False) -> None:
+    log_payment(
+        index=entry.index,
+        model=entry.model,
+        task=entry.task,
+        input_tokens=entry.input_tokens,
+        output_tokens=entry.output_tokens,
+        money=entry.money,
+        estimated=entry.estimated,
+        possibly_charged=possibly_charged,
+    )
+
+
+def _attribute(entry: CallRecord) -> CallRecord:
+    return replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
 
 
 def count_outcome(task: str, stage: str, count: int = 1) -> None:
@@ -276,19 +317,36 @@ def _compute_makespan(seconds: Sequence[float], workers: int) -> float:
 
 
 def spending_to_json(paid: Tally) -> dict[str, Any]:
-    """Return the tokens, whether they are `estimated`, and the money in US dollars, None if a price is unknown."""
+    """Return the tokens, whether they are `estimated`, and the money in US dollars, None if a price is unknown.
+
+    `possibly_charged` is the most that attempts without an answer can have cost beyond that; `retries` counts attempts
+    that failed and were repeated.
+    """
     spent = paid.spent
     tokens = {"input_tokens": spent.input_tokens, "output_tokens": spent.output_tokens}
-    return {**tokens, "estimated": spent.estimated, "money": spent.money}
+    return {
+        **tokens,
+        "estimated": spent.estimated,
+        "money": spent.money,
+        "possibly_charged": paid.possibly_charged,
+        "retries": paid.retries,
+    }
 
 
 def format_spending(paid: Tally) -> str | None:
-    """Return what was paid in this run as a sentence, or None if nothing was paid."""
-    spent = paid.spent
+    """Return what was paid in this run, or possibly charged, as a sentence; None if that is nothing."""
+    spent, lost = paid.spent, paid.lost
     unknown = sorted({entry.model for entry in paid.entries if entry.money is None and not entry.replayed})
     tokens = spent.input_tokens + spent.output_tokens
-    if not (tokens or spent.money or unknown):
+    if not (tokens or spent.money or unknown or lost):
         return None
     about = "about " if spent.estimated else ""
     price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"{about}${spent.money:.6f}"
-    return f"Spent: {about}{many(tokens, 'token')}, {price}."
+    amounts = [f"{about}{many(tokens, 'token')}", price]
+    if lost:
+        most = sum(entry.input_tokens + entry.output_tokens for entry in lost)
+        money = paid.possibly_charged
+        amounts.append(f"possibly charged: up to {many(most, 'token') if money is None else f'${money:.6f}'}")
+    if paid.retries:
+        amounts.append(many(paid.retries, "retry", "retries"))
+    return f"Spent: {', '.join(amounts)}."

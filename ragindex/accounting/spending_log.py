@@ -33,7 +33,8 @@ _BEGINNING = '{"at":'
 class Payment:
     """What one call has cost, or several `calls` together. `at` is in seconds since 1970.
 
-    `money` (US dollars) is None if the model has no price. `index` is the folder of the index that asked.
+    `money` (US dollars) is None if the model has no price. `index` is the folder of the index that asked. A request
+    without an answer that was `possibly_charged` has the most that it can have cost.
     """
 
     at: float
@@ -46,6 +47,7 @@ class Payment:
     output_tokens: int
     money: float | None
     estimated: bool = False
+    possibly_charged: bool = False
 
     @property
     def day(self) -> date:
@@ -59,6 +61,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "input_tokens": int,
     "output_tokens": int,
     "estimated": bool,
+    "possibly_charged": bool,
     "command": str,
     "index": str,
     "model": str,
@@ -89,6 +92,7 @@ def log_payment(
     output_tokens: int,
     money: float | None,
     estimated: bool = False,
+    possibly_charged: bool = False,
     calls: int = 1,
 ) -> None:
     """Append a payment to the log and pass it on to the subscribers. What cost nothing is left out.
@@ -108,6 +112,7 @@ def log_payment(
         output_tokens=output_tokens,
         money=money,
         estimated=estimated,
+        possibly_charged=possibly_charged,
     )
     for callback in _subscribers:
         callback(payment)
@@ -236,7 +241,10 @@ def _check_values(values: dict[str, Any]) -> Payment | None:
 
 
 class DaySum:
-    """The dollars that all processes have paid today, in local time. Reads only what is new. Thread-safe."""
+    """The dollars that all processes have paid today, possibly charged ones included. Reads only what is new.
+
+    Days are those of local time. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import platform
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -55,6 +56,7 @@ _VARIABLES = {
     "MLFLOW_EXPERIMENT_NAME": "default: ragindex",
 }
 _COLUMNS = ("what", "state", "detail")
+_ASIDE = "set aside"
 
 
 def doctor(
@@ -69,16 +71,18 @@ def doctor(
     """Check the installation: list what is installed, what is missing, and how to install it.
 
     With --index, check an index instead: list its own files that have changed since they were written, the documents
-    of which words are missing, and the files that were left out when its folders were last read.
+    of which words are missing, the files that were left out when its folders were last read, and the passages that
+    are set aside because a model's charged answers about them cannot be used.
 
     Example: ragindex doctor --index my-index
     """
     rows = check_installation() if folder is None else _check_index(folder)
-    hint = (
-        "Try it: ragindex demo. On your documents: ragindex compare DATA --questions FILE"
-        if folder is None
-        else "What is read of a file: ragindex read FOLDER --show FILE"
-    )
+    if folder is None:
+        hint = "Try it: ragindex demo. On your documents: ragindex compare DATA --questions FILE"
+    elif any(state == _ASIDE for _, state, _ in rows):
+        hint = f"To ask again about what is set aside: ragindex index --index {shlex.quote(str(folder))} --retry-failed"
+    else:
+        hint = "What is read of a file: ragindex read FOLDER --show FILE"
 
     def show() -> None:
         stdout().print(text_table(_COLUMNS, rows))
@@ -88,10 +92,15 @@ def doctor(
 
 
 def _check_index(folder: Path) -> list[tuple[str, str, str]]:
-    """Return (item, state, detail) for the index, its damage, and each document read in part and each file left out."""
+    """Return (item, state, detail) for the index, its damage, each document read in part, file left out, and passage
+    set aside.
+    """
     with Index.open(folder, read_only=True) as index:
         counts, documents, changed = index.counts(), index.documents, index.find_changes()
         shares = documents.find_metadata(READ_SHARE)
+        aside = [
+            (passage, name, reason) for name, failed in index.set_aside().items() for passage, reason in failed.items()
+        ]
         left_out = {id: reason for source in index.manifest.sources.values() for id, reason in source.left_out.items()}
         kept_documents = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
     sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
@@ -100,6 +109,7 @@ def _check_index(folder: Path) -> list[tuple[str, str, str]]:
         *(("index", "damaged", f"{wrong}. {durable_files.repair_hint(folder)}") for wrong in changed),
         *((id, "read in part", f"to {100 * share:.0f} %") for id, share in sorted(shares.items())),
         *((id, "kept as it was" if id in kept_documents else "left out", reason) for id, reason in left_out.items()),
+        *((passage, _ASIDE, f"{name}: {reason}") for passage, name, reason in sorted(aside)),
     ]
 
 

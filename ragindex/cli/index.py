@@ -1,5 +1,6 @@
 """The command `index`: update an index to its documents, and build methods over them."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -69,7 +70,10 @@ from ragindex.plugins.specs import parse_many
 def index(
     folder: IndexOption,
     data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
-    methods: Annotated[str, typer.Option(metavar="a,b", help="Methods to build.")] = "hybrid",
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="a,b", help="Methods to build. Default: hybrid; with --retry-failed, what is built."),
+    ] = None,
     format: FormatOption = None,
     skip_bad: SkipBadOption = None,
     include: IncludeOption = None,
@@ -101,6 +105,12 @@ def index(
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the encoder to all documents again, and build its vectors again.")
     ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed", help="Ask again about passages that are set aside after two charged, unusable answers."
+        ),
+    ] = False,
     wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
@@ -112,7 +122,8 @@ def index(
 
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
-    schemes = [registry.scheme(spec) for spec in parse_many(methods)]
+    methods = methods or (None if retry_failed else "hybrid")
+    schemes = [] if methods is None else [registry.scheme(spec) for spec in parse_many(methods)]
     wanted_chunking = None if chunking is None else _parse_chunking(chunking)
     if triples is not None:
         require_reader(schemes)
@@ -142,14 +153,18 @@ def index(
             index.import_part(TRIPLES, triples)
         fit = index.encoder_id
         with use_workers(workers):
-            refitted = _build(index, schemes, refit)
+            refitted = _build(index, schemes, refit, retry_failed)
         parts, counts = _collect_figures(index, schemes), index.counts()
         unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
         full = describe_full_vocabulary(index, schemes, fit)
         notes = [*refitted, *format_part_notes(index, schemes), *list_part_details(index, schemes)]
         notes += [*filter(None, (unknown, full)), *describe_drafts(command_tally())]
         require_records(index, schemes)
-        command = index.command("search", "…", "--method", registry.label(schemes[0]))
+        command = (
+            index.command("search", "…", "--method", registry.label(schemes[0]))
+            if schemes
+            else f"ragindex doctor --index {shlex.quote(str(folder))}"
+        )
     value = {
         "index": str(folder),
         "documents": counts.documents,
@@ -195,15 +210,15 @@ def _choose_chunking(
     return "default" if corpus is None else sources.choose_chunking(existing, corpus)
 
 
-def _build(index: Index, schemes: Sequence[Scheme], refit: bool) -> list[str]:
+def _build(index: Index, schemes: Sequence[Scheme], refit: bool, retry_failed: bool) -> list[str]:
     """Build methods; with `refit`, fit the encoder again first, for all methods of the index. Return notes on it."""
     if not refit:
-        index.build(*schemes)
+        index.build(*schemes, retry_failed=retry_failed)
         return []
     before = index.encoder_id
     index.refit()
     wanted, others = _divide_parts(finished_parts(index))
-    index.build(*wanted, *schemes)
+    index.build(*wanted, *schemes, retry_failed=retry_failed)
     left = [registry.label(part) for part in others if uses_encoder(part)]
     notes = [_describe_refit(index, wanted, before)]
     return [*notes, f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else notes
@@ -236,6 +251,7 @@ def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | Non
 
 def _collect_figures(index: Index, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
     """Return time and size of each part by label, and of the encoder's fit if a part uses the encoder."""
-    parts = {registry.label(part): part for scheme in schemes for part in index.all_parts(scheme)}
+    built = [part for scheme in schemes for part in index.all_parts(scheme)] if schemes else finished_parts(index)
+    parts = {registry.label(part): part for part in built}
     fit = index.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return {name: index.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})

@@ -21,9 +21,13 @@ _GROUPS: Mapping[str, Callable[[Payment], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """What some payments come to. Calls of models without a price are counted in `unpriced`, and cost nothing here."""
+    """What some payments come to. Calls of models without a price are counted in `unpriced`, and cost nothing here.
+
+    `possibly_charged` are the most dollars that requests without an answer can have cost, on top of `dollars`.
+    """
 
     dollars: float
+    possibly_charged: float
     calls: int
     input_tokens: int
     output_tokens: int
@@ -33,7 +37,8 @@ class _Sum:
     @classmethod
     def of(cls, payments: Sequence[Payment]) -> "_Sum":
         return cls(
-            sum(payment.money or 0.0 for payment in payments),
+            sum(payment.money or 0.0 for payment in payments if not payment.possibly_charged),
+            sum(payment.money or 0.0 for payment in payments if payment.possibly_charged),
             sum(payment.calls for payment in payments),
             sum(payment.input_tokens for payment in payments),
             sum(payment.output_tokens for payment in payments),
@@ -74,8 +79,14 @@ def spending(json: JsonOption = None) -> None:
         columns = ("by", "", "today $", "calls", "this month $", "calls")
         stdout().print(text_table(columns, rows))
         if limit is not None:
-            left = max(0.0, limit.limit - _Sum.of(times["today"]).dollars)
+            left = max(0.0, limit.left)
             stdout().print(f"{DAILY_VARIABLE}: ${limit.limit:.4f} a day, ${left:.4f} left today.")
+        if (lost := _Sum.of(month)).possibly_charged:
+            today_lost = format_dollars(_Sum.of(times["today"]).possibly_charged)
+            print_note(
+                f"Possibly charged besides, for requests without an answer: up to {today_lost} today, "
+                f"{format_dollars(lost.possibly_charged)} this month. The limit of a day counts them."
+            )
         if unpriced := _Sum.of(month).unpriced:
             print_note(f"{many(unpriced, 'call')} of models without a price are counted and not added up.")
         if log.broken:

@@ -3,8 +3,9 @@
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from random import Random
 from threading import Lock
 from typing import Any, ClassVar
@@ -34,8 +35,8 @@ from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, EncodingFailure, Floats
 from ragindex.interfaces.llm import LLMSettings, PaidPlugin
 from ragindex.llm import tokens
-from ragindex.llm.budget import reserve_money
-from ragindex.llm.prices import Prices
+from ragindex.llm.budget import SeenExcess, reserve_money
+from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.tokens import TokenCount
 from ragindex.plugins.base import Contact
 from ragindex.plugins.specs import Spec, render_spec
@@ -108,7 +109,7 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
     def price_missing(self, prices: Prices) -> str | None:
         """Return a message if neither `price` nor the price list has a price for the model, else None."""
         missing = None if self.price is not None else self.price_list(prices).missing(self.model)
-        return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=0.00)"
+        return missing and f"{missing} Or give it here: openai(model={json.dumps(self.model)}, price=PRICE)"
 
     def contacts(self) -> tuple[Contact, ...]:
         """Return the server at the address of the environment, or OpenAI's."""
@@ -123,6 +124,10 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
+        prices = self.price_list(setting.prices)
+        if self.price is None:
+            prices.warn_of_zero(self.model, writes=False)
+        warn_of_zero_price(self.model, prices.address, self.price)
         key, base_url = read_secret(_KEY_VARIABLES, setting.workspace), read_address(_URL_VARIABLES)
         if key is None:
             raise UsageError(f"The encoder openai:{self.model} needs a key: set {' or '.join(_KEY_VARIABLES)}.")
@@ -154,7 +159,7 @@ class OpenAIEncoder(Encoder):
     def __init__(self, plugin: OpenAICompatible, base_url: str, key: str, setting: LLMSettings) -> None:
         self._plugin, self._key, self._where = plugin, key, strip_credentials(base_url)
         self._client, self._rng = make_http_client(base_url, key, plugin.timeout), Random()  # noqa: S311  # for jitter only
-        self._setting, self._lock = setting, Lock()
+        self._setting, self._lock, self._excess = setting, Lock(), SeenExcess()
         self._dimensions = plugin.dimensions
         self.texts_a_request: int = plugin.batch_size
         self._query_prefix, self._document_prefix = plugin.query_prefix or "", plugin.document_prefix or ""
@@ -336,37 +341,46 @@ class OpenAIEncoder(Encoder):
             )
             return response.http_response.text
 
-        most = self._estimate_cost(texts)
+        most = None if self._setting.budget is None else self._compute_cost(self._bound_tokens(texts))
 
-        def attempt() -> tuple[Floats, Mapping[int, str]]:
-            with reserve_money(self._setting.budget, most) as booking:
-                start = time.perf_counter()
-                try:
-                    body = send_request(send, self._key)
-                except RequestProblemError as error:
-                    if _is_too_long(error.problem):  # not to be retried, though some servers send it with status 500
-                        raise self._make_error(error.problem) from None
-                    raise
-                answered = _parse_answer(body, len(texts), self._dimensions)
-                booking.pay(self._record(answered, texts, time.perf_counter() - start))
-            if isinstance(answered.vectors, RequestProblem):
-                raise self._make_error(answered.vectors)
-            with self._lock:
-                self._dimensions = answered.vectors.shape[1]
-            return answered.vectors, {
-                row: self._explain(RequestProblem(fault)) for row, fault in answered.faults.items()
-            }
+        def wait(_: RequestProblem, seconds: float) -> None:
+            ledger.count_outcome(ledger.EMBEDDING, ledger.RETRIED)
+            time.sleep(seconds)
 
         try:
-            return retry(attempt, retries, self._rng)
+            return retry(lambda: self._attempt(send, texts, most), retries, self._rng, wait)
         except RequestProblemError as error:
             raise self._make_error(error.problem, retries + 1) from None
 
-    def _estimate_cost(self, texts: Sequence[str]) -> float | None:
-        """Return an upper estimate of the dollars that a request costs; None without a budget or a price."""
-        if self._setting.budget is None:
-            return None
-        return self._compute_cost(tokens.sum_text_tokens(texts, self._plugin.model).bound)
+    def _attempt(
+        self, send: Callable[[], str], texts: list[str], most: float | None
+    ) -> tuple[Floats, Mapping[int, str]]:
+        """Send a request once, with `most` dollars reserved. Raises RequestProblemError if it may be sent again."""
+        with reserve_money(self._setting.budget, most) as booking:
+            start = time.perf_counter()
+            try:
+                body = send_request(send, self._key)
+            except RequestProblemError as error:
+                if _is_too_long(error.problem):  # not to be retried, though some servers send it with status 500
+                    raise self._make_error(error.problem) from None
+                if error.problem.may_be_charged:
+                    booking.lose(self._record_lost(texts))
+                raise
+            answered = _parse_answer(body, len(texts), self._dimensions)
+            problem = answered.vectors if isinstance(answered.vectors, RequestProblem) else None
+            if problem is None or answered.tokens is not None:
+                booking.pay(self._record(answered, texts, time.perf_counter() - start))
+            elif problem.may_be_charged:
+                booking.lose(self._record_lost(texts))
+        if isinstance(answered.vectors, RequestProblem):
+            raise self._make_error(answered.vectors)
+        with self._lock:
+            self._dimensions = answered.vectors.shape[1]
+        return answered.vectors, {row: self._explain(RequestProblem(fault)) for row, fault in answered.faults.items()}
+
+    def _bound_tokens(self, texts: Sequence[str]) -> int:
+        """Return an upper estimate of the tokens of a request, by what earlier answers took."""
+        return ceil(tokens.sum_text_tokens(texts, self._plugin.model).bound * self._excess.factor)
 
     def _compute_cost(self, read: int) -> float | None:
         """Return the dollars for `read` input tokens; None if the price is unknown."""
@@ -375,13 +389,10 @@ class OpenAIEncoder(Encoder):
         return self._plugin.price_list(self._setting.prices).money(self._plugin.model, read, 0, 0)
 
     def _record(self, answered: _Answer, texts: Sequence[str], seconds: float) -> float:
-        """Record an answered request in the ledger and return its dollars.
-
-        An unusable answer costs money if the server states the tokens; otherwise it is not recorded.
-        """
-        if answered.tokens is None and isinstance(answered.vectors, RequestProblem):
-            return 0.0
+        """Record an answered request in the ledger and return its dollars."""
         model, stated = self._plugin.model, answered.tokens
+        if stated is not None and self._setting.budget is not None:
+            self._excess.see(stated, tokens.sum_text_tokens(texts, model).bound)
         count = tokens.sum_text_tokens(texts, model) if stated is None else TokenCount(stated, False)
         money = self._compute_cost(count.tokens)
         entry = ledger.CallRecord(
@@ -394,6 +405,14 @@ class OpenAIEncoder(Encoder):
             index=str(self._setting.workspace or ""),
         )
         ledger.record_call(entry, seconds)
+        return money or 0.0
+
+    def _record_lost(self, texts: Sequence[str]) -> float:
+        """Record a request that may have been charged and gave no answer; return the most dollars it can have cost."""
+        most = self._bound_tokens(texts)
+        money = self._compute_cost(most)
+        index = str(self._setting.workspace or "")
+        ledger.record_lost(ledger.CallRecord(ledger.EMBEDDING, self.id, input_tokens=most, money=money, index=index))
         return money or 0.0
 
     def _make_error(self, problem: RequestProblem, tries: int = 0) -> ServiceError:

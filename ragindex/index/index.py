@@ -57,6 +57,7 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.cache import NoCache, ResponseCache
 from ragindex.llm.reading_cache import open_reading_cache
+from ragindex.llm.tasks import retrying_failed
 from ragindex.plugins import registry
 from ragindex.plugins.plugin_errors import check_opened
 from ragindex.plugins.registry import PluginSpec
@@ -267,17 +268,21 @@ class Index(IndexState):
     # ------------------------------------------------------------ building
 
     @adds_repair_hint
-    def build(self, *methods: PluginSpec | Part[Any], workers: int | None = None) -> BuildResult:
+    def build(
+        self, *methods: PluginSpec | Part[Any], workers: int | None = None, retry_failed: bool = False
+    ) -> BuildResult:
         """Build methods, or update them to the current documents; without arguments, update every built method.
 
         Example:
             index.build("bm25", "hybrid(rrf_k=20)")
 
         What is already built is not built again, and an interrupted build resumes where it stopped. A part is built as
-        a method is. `workers` is the number of processes for rules and clustering; default: the cores. Raises
-        UsageError for unknown methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
+        a method is. `workers` is the number of processes for rules and clustering; default: the cores. With
+        `retry_failed`, a model is asked again about passages that are set aside after two charged answers that cannot
+        be used. Raises UsageError for unknown methods and parameters, WorkspaceError without documents,
+        WriterBusyError, BudgetError.
         """
-        with use_workers(workers):
+        with use_workers(workers), retrying_failed(retry_failed):
             return sync(self, [method if isinstance(method, Part) else registry.scheme(method) for method in methods])
 
     def refit(self) -> None:
@@ -494,6 +499,16 @@ class Index(IndexState):
         """Return the passages for which a part of the scheme failed, with the reason, by part name."""
         records = [self.record(part) for part in self.all_parts(scheme)]
         return {record.name: record.failed for record in records if record.failed}
+
+    def set_aside(self) -> dict[str, dict[str, str]]:
+        """Return the passages that a model is not asked about again by itself, with the reason, by part name.
+
+        Example:
+            if index.set_aside():
+                index.build(retry_failed=True)
+        """
+        records = [record for record in self.manifest.parts.values() if record.set_aside]
+        return {record.name: {id: record.failed[id] for id in record.set_aside} for record in records}
 
     def notes(self, scheme: Scheme) -> list[str]:
         """Return the notes of the scheme's parts, to be shown together with its figures."""

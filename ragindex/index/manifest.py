@@ -66,8 +66,9 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     """The record of a finished part: its plugin, the corpus fingerprint, and the pinned versions of its collections.
 
     `finish_seconds` is the share of `seconds` spent in `finish`: in the last call, or in all calls if each processes
-    only what has changed. `failed` maps failed passages to reasons; `notes` are shown with the part's figures,
-    `details` where there is room; `files` are its current version folders (`ragindex.index.versioned_files`).
+    only what has changed. `failed` maps failed passages to reasons; those in `set_aside` are not retried by themselves.
+    `notes` are shown with the part's figures, `details` where there is room; `files` are its current version folders
+    (`ragindex.index.versioned_files`).
     """
 
     name: str
@@ -87,6 +88,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
     money: float | None = 0.0
     estimated: bool = False
     failed: dict[str, str] = {}
+    set_aside: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
 from ragindex.errors import ServiceError
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
+from ragindex.index.manifest import PartRecord
 from ragindex.interfaces import FittedEncoderPlugin, Scheme
 
 _MAX_REASONS, _BATCH = 3, 1024
@@ -15,14 +16,35 @@ _MUCH_UNKNOWN = 0.1
 
 
 def format_part_notes(index: Index, schemes: Sequence[Scheme]) -> list[str]:
-    """Return the notes of all parts, and the number of failed records with reasons, without duplicates."""
+    """Return the notes of the parts of schemes, and the number of failed records with reasons, without duplicates.
+
+    Without schemes, those of all parts.
+    """
     notes: dict[str, None] = {}
-    for scheme in schemes:
-        notes |= dict.fromkeys(index.notes(scheme))
-        for name, failed in index.failures(scheme).items():
-            could_not = many(len(failed), "record could not be made and is", "records could not be made and are")
-            notes[f"{name}: {could_not} tried again the next time: {_explain_failures(index, failed)}"] = None
+    for record in _list_records(index, schemes):
+        notes |= dict.fromkeys(f"{record.name}: {note}" for note in record.notes)
+        aside = {id: reason for id, reason in record.failed.items() if id in record.set_aside}
+        retried = {id: reason for id, reason in record.failed.items() if id not in aside}
+        if retried:
+            notes[f"{record.name}: {_count_failed(retried)} tried again the next time: {_explain(index, retried)}"] = (
+                None
+            )
+        if aside:
+            notes[
+                f"{record.name}: {_count_failed(aside)} set aside, because two charged answers cannot be used: "
+                f"{_explain(index, aside)} To ask again: {index.command('index', '--retry-failed')}"
+            ] = None
     return list(notes)
+
+
+def _list_records(index: Index, schemes: Sequence[Scheme]) -> list[PartRecord]:
+    if not schemes:
+        return list(index.manifest.parts.values())
+    return [index.record(part) for scheme in schemes for part in index.all_parts(scheme)]
+
+
+def _count_failed(failed: Mapping[str, str]) -> str:
+    return many(len(failed), "record could not be made and is", "records could not be made and are")
 
 
 def describe_drafts(paid: Tally) -> list[str]:
@@ -41,7 +63,7 @@ def list_part_details(index: Index, schemes: Sequence[Scheme]) -> list[str]:
     return list(dict.fromkeys(detail for scheme in schemes for detail in index.details(scheme)))
 
 
-def _explain_failures(index: Index, failed: Mapping[str, str]) -> str:
+def _explain(index: Index, failed: Mapping[str, str]) -> str:
     """Return the first reasons, each with the documents that it concerns."""
     documents, concerned = index.documents, dict[str, dict[str, None]]()
     for id, reason in failed.items():

@@ -321,12 +321,16 @@ class PartReadContext(_Context):
 
 @dataclass(slots=True, kw_only=True)
 class PartBuildContext(_Context):
-    """The implementation of ragindex.interfaces.BuildContext; `failures` maps passage ids to reasons."""
+    """The implementation of ragindex.interfaces.BuildContext.
+
+    `failures` maps passage ids to reasons; `set_aside` are those that are not retried by themselves.
+    """
 
     seed: int
     open_llm: Callable[[], LLM]
     imported: Path | None = None
     failures: dict[str, str] = field(default_factory=dict)
+    set_aside: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
 
@@ -341,9 +345,11 @@ class PartBuildContext(_Context):
             self._collections[name] = self.store.create(f"{self.key}.{name}", schema)
         return self._collections[name]
 
-    def failed(self, id: str, reason: str) -> None:
+    def failed(self, id: str, reason: str, *, set_aside: bool = False) -> None:
         """Record that a passage could not be built, and why. The reason is stored with the part."""
         self.failures[id] = reason[:_MAX_REASON_LENGTH]
+        if set_aside:
+            self.set_aside.add(id)
 
     def note(self, sentence: str, *, detail: bool = False) -> None:
         """Add a note, or a detail, which is stored with the part."""

@@ -58,7 +58,7 @@ from ragindex.index.repair import damaged_files
 from ragindex.index.state import IndexState
 from ragindex.interfaces import Change, Collection, Encoder, Part, Scheme, Store
 from ragindex.interfaces.llm import LLM
-from ragindex.llm.tasks import answers_can_wait
+from ragindex.llm.tasks import answers_can_wait, retries_failed
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.plugins.registry import describe, name_of
@@ -153,13 +153,16 @@ def _is_up_to_date(index: IndexState, parts: Sequence[Part[Any]]) -> bool:
 
 
 def _list_finished(index: IndexState, keys: set[str]) -> dict[str, PartRecord]:
-    """Return the records of the parts among `keys` that the last sync finished, and that lost nothing since."""
-    unfinished, recorded = unfinished_parts(index.folder), index.manifest.parts
+    """Return the records of the parts among `keys` that the last sync finished, and that lost nothing since.
+
+    Passages that are set aside count as done, unless this sync retries them.
+    """
+    unfinished, recorded, retries = unfinished_parts(index.folder), index.manifest.parts, retries_failed()
     return {
         key: recorded[key]
         for key in recorded.keys() & keys - unfinished
         if recorded[key].corpus == index.manifest.corpus
-        and not recorded[key].failed
+        and (not recorded[key].failed or (recorded[key].failed.keys() <= set(recorded[key].set_aside) and not retries))
         and all((now or 0) >= pinned for now, pinned in _list_versions(index, key))
     }
 
@@ -525,6 +528,7 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
         money=cost.money,
         estimated=cost.estimated,
         failed=task.context.failures,
+        set_aside=tuple(sorted(task.context.set_aside)),
         notes=tuple(task.context.notes),
         details=tuple(task.context.details),
         files=tuple(holding),

@@ -31,9 +31,9 @@ class LLM(ABC):
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input.
 
-        `repeat` distinguishes several answers to equal inputs. With `again`, cached unusable answers are requested
-        again. Raises LLMError if this input has no usable answer; BudgetError, ServiceError, StoreError or UsageError
-        if every other input would fail too.
+        `repeat` distinguishes several answers to equal inputs. With `again`, an input of which one unusable answer is
+        cached is asked about once more, one with two only inside `retrying_failed`. Raises LLMError if this input has
+        no usable answer; BudgetError, ServiceError, StoreError or UsageError if every other input would fail too.
         """
 
     @abstractmethod

@@ -87,8 +87,11 @@ class BuildContext(PartContext, Protocol):
         """Return the part's writable collection `name`; create it with `schema` if it does not exist."""
         ...
 
-    def failed(self, id: str, reason: str) -> None:
-        """Report a passage that could not be processed. It is counted as failed and retried at the next sync."""
+    def failed(self, id: str, reason: str, *, set_aside: bool = False) -> None:
+        """Report a passage that could not be processed. It is counted as failed and retried at the next sync.
+
+        One that is `set_aside`, as a `Failure` of a model says, is retried with `Index.build(retry_failed=True)` only.
+        """
         ...
 
     def note(self, sentence: str, *, detail: bool = False) -> None:

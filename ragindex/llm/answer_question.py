@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from ragindex.accounting import ledger
 from ragindex.english import extract_answer, find_sentences, nearest_texts, overlaps, split_sentences
 from ragindex.errors import UsageError
-from ragindex.interfaces.llm import LLM
 from ragindex.llm.tasks import Task
 from ragindex.llm.tokens import count_text_tokens
-from ragindex.types import Hit, Retrieval
+from ragindex.types import Hit
 
 DEFAULT_TOKENS = 2_000
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -293,17 +292,3 @@ def resolve_citations(output: AnswerOutput, context: AnswerContext) -> CitedAnsw
     found = output.found and bool(context.passages or context.notes)
     passages = {number: ids[number] for number in cited if number in ids}
     return CitedAnswer(output.answer.strip(), found, passages, context.tokens)
-
-
-def answer_from_retrieval(
-    llm: LLM,
-    question: str,
-    retrieval: Retrieval,
-    tokens: int = DEFAULT_TOKENS,
-    *,
-    model: str = "",
-    language: str = "english",
-) -> CitedAnswer:
-    """Answer a question from a retrieval. Raises the same errors as `LLM.run`."""
-    context = build_context(retrieval.hits, retrieval.notes, tokens, model)
-    return resolve_citations(llm.run(ANSWER, answer_inputs(question, context, language)), context)

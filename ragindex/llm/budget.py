@@ -6,35 +6,56 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Event, Lock
 
 from ragindex.accounting.spending_log import DaySum, log_folder, require_log
 from ragindex.errors import BudgetError, DailyBudgetError, UsageError
 
 
 class Booking:
-    """Money reserved for one call."""
+    """Money reserved for one call: what was `paid`, and what was `possibly_charged` for attempts without an answer."""
 
     def __init__(self) -> None:
-        self.paid = 0.0
+        self.paid = self.possibly_charged = 0.0
 
     def pay(self, money: float) -> None:
-        """Add the amount paid. A response that was not fully received counts as free, as its cost is unknown."""
+        """Add the amount paid for an answer."""
         self.paid += money
+
+    def lose(self, money: float) -> None:
+        """Add the most that an attempt can have cost that may have been charged and gave no answer."""
+        self.possibly_charged += money
+
+
+class SeenExcess:
+    """How many times its bound the largest answer of a service took: `factor`, at least 1. Thread-safe.
+
+    Services may ignore a limit of tokens, or count more input tokens than we do. Bookings use what was seen, so a
+    budget is exceeded at most by the calls in flight before the first such answer. `answered` is set after any answer.
+    """
+
+    def __init__(self) -> None:
+        self.factor, self.answered, self._lock = 1.0, Event(), Lock()
+
+    def see(self, actual: float, bound: float) -> None:
+        """Learn from an answer that took `actual` tokens or dollars, with a bound of `bound`."""
+        with self._lock:
+            self.factor = max(self.factor, actual / bound if bound > 0 else 0.0)
+        self.answered.set()
 
 
 class Budget:
     """Limit of `limit` US dollars. The maximum cost of each call in flight is reserved until it is answered.
 
-    Thread-safe. A call can exceed its reservation if the server ignores max_tokens or its input tokens were only
-    estimated; the budget is then exceeded by no more than that call.
+    Thread-safe. What attempts without an answer can have cost counts as money paid. A call can exceed its reservation
+    if the service exceeds the bound of tokens; `SeenExcess` then raises the reservations of later calls.
     """
 
     def __init__(self, limit: float) -> None:
         if not limit > 0:
             raise UsageError(f"A budget must be more than 0. Got {limit}.")
         self.limit = limit
-        self._spent = self._reserved = 0.0
+        self._spent = self._possibly_charged = self._reserved = 0.0
         self._in_flight = 0
         self._changed = Condition()
 
@@ -46,9 +67,9 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """US dollars that are neither paid nor reserved."""
+        """US dollars that are neither paid, nor possibly charged, nor reserved."""
         with self._changed:
-            return self.limit - self._spent - self._reserved
+            return self.limit - self._spent - self._possibly_charged - self._reserved
 
     @contextmanager
     def recorded(self) -> Iterator[Booking]:
@@ -57,9 +78,7 @@ class Budget:
         try:
             yield booking
         finally:
-            with self._changed:
-                self._spent += booking.paid
-                self._changed.notify_all()
+            self._settle(booking)
 
     @contextmanager
     def reserved(self, most: float) -> Iterator[Booking]:
@@ -69,7 +88,7 @@ class Budget:
         """
         booking = Booking()
         with self._changed:
-            while self._spent + self._reserved + most > self.limit:
+            while self._spent + self._possibly_charged + self._reserved + most > self.limit:
                 if not self._in_flight:
                     raise self._exhausted(most)
                 self._changed.wait()
@@ -80,8 +99,13 @@ class Budget:
             with self._changed:
                 self._in_flight -= 1
                 self._reserved = self._reserved - most if self._in_flight else 0.0  # drop the rounding error
-                self._spent += booking.paid
-                self._changed.notify_all()
+                self._settle(booking)
+
+    def _settle(self, booking: Booking) -> None:
+        with self._changed:
+            self._spent += booking.paid
+            self._possibly_charged += booking.possibly_charged
+            self._changed.notify_all()
 
     def reserve_now(self, most: float) -> "ExitStack | None":
         """Reserve money as `reserved` does, without waiting; closing the result returns it.
@@ -89,18 +113,21 @@ class Budget:
         None if calls in flight have reserved what is missing. Raises BudgetError if too little is left without them.
         """
         with self._changed:
-            if self._spent + most > self.limit:
+            charged = self._spent + self._possibly_charged
+            if charged + most > self.limit:
                 raise self._exhausted(most)
-            if self._spent + self._reserved + most > self.limit:
+            if charged + self._reserved + most > self.limit:
                 return None
             holding = ExitStack()
             holding.enter_context(self.reserved(most))
             return holding
 
     def _exhausted(self, most: float) -> BudgetError:
+        lost = self._possibly_charged
+        possibly = f", up to ${lost:.4f} possibly charged for requests without an answer" if lost else ""
         return BudgetError(
-            f"The budget of ${self.limit:.4f} is exhausted: ${self._spent:.4f} spent; the next call could cost "
-            f"${most:.4f}. Progress saved. Run the same command with a larger --budget to resume."
+            f"The budget of ${self.limit:.4f} is exhausted: ${self._spent:.4f} spent{possibly}; the next call could "
+            f"cost ${most:.4f}. Progress saved. Run the same command with a larger --budget to resume."
         )
 
 
@@ -151,6 +178,7 @@ class CombinedBudget(Budget):
                 yield booking
             finally:
                 outer.pay(booking.paid)
+                outer.lose(booking.possibly_charged)
 
     @contextmanager
     def reserved(self, most: float) -> Iterator[Booking]:
@@ -160,6 +188,7 @@ class CombinedBudget(Budget):
                 yield booking
             finally:
                 outer.pay(booking.paid)
+                outer.lose(booking.possibly_charged)
 
 
 # ---------------------------------------------------------------- the limit of a day
@@ -180,7 +209,7 @@ class DailyBudget(Budget):
 
     @property
     def spent(self) -> float:
-        """US dollars that all runs have paid today."""
+        """US dollars that all runs have paid today, what is possibly charged included."""
         return self._today.read()
 
     @property

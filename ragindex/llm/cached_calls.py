@@ -3,9 +3,13 @@
 import hashlib
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
+from math import ceil
 from random import Random
+from threading import Lock
 from typing import Any
 
 from ragindex._util.http import RequestProblem, RequestProblemError, retry, suggest_address
@@ -13,9 +17,9 @@ from ragindex.accounting import ledger
 from ragindex.errors import LLMError, ServiceError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
-from ragindex.llm.budget import reserve_money
-from ragindex.llm.cache import CachedResponse, CallSource
-from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat, Reply
+from ragindex.llm.budget import Booking, SeenExcess, reserve_money
+from ragindex.llm.cache import CachedResponse, CallSource, NoCache
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, EndpointFeatures, OpenAIChat, Reply
 from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.tasks import Message, Task
@@ -27,26 +31,43 @@ class CachedCalls:
     def __init__(self, chat: OpenAIChat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
             setting.prices.require(chat.model)
+        setting.prices.warn_of_zero(chat.model, writes=True)
         self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
+        self._index = str(setting.workspace or "")
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
         self._arrived: set[str] = set()  # keys of answers that batches brought and that no caller has got yet
+        self._input_excess = defaultdict[str, SeenExcess](SeenExcess)  # by task: what is left out of the count differs
+        self._output_excess, self._first_answer = SeenExcess(), Lock()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether answers are cached: without a cache, nobody knows in a later run what was charged."""
+        return not isinstance(self._setting.cache, NoCache)
 
     def answer(
-        self, task: Task[Any], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
+        self,
+        task: Task[Any],
+        request: ChatRequest,
+        unwanted: Sequence[CachedResponse] = (),
+        *,
+        recorded: bool = True,
     ) -> tuple[CachedResponse, bool]:
         """Return the answer to a request, and whether it came from the cache.
 
-        A cached answer in `unwanted` is replaced once, whichever caller asks first.
+        A cached answer in `unwanted` is replaced once, whichever caller asks first. An answer that is not `recorded`
+        counts later; failed attempts at it count now.
         """
         start, cache, chat = time.perf_counter(), self._setting.cache, self._chat
         key = self.key(task, request)
         with cache.claimed(key):
             cached = cache.get(key)
             if cached is None or cached in unwanted:
-                answer = self._pay(task, request, start)
+                answer = self._pay(task, request, start if recorded else None)
                 source = CallSource(task.name, task.version, chat.provider, chat.model, chat.base_url)
                 cache.put(key, source, answer)
                 return answer, False
+        if not recorded:
+            return cached, key not in self._arrived
         try:
             self._arrived.remove(key)
             batched = True
@@ -67,18 +88,19 @@ class CachedCalls:
 
     def ask_unrecorded(self, task: Task[Any], request: ChatRequest) -> None:
         """Pay for one answer, which counts when it is asked for next. Raises as `answer` does."""
-        with ledger.unrecorded():
-            _, replayed = self.answer(task, request)
+        _, replayed = self.answer(task, request, recorded=False)
         if not replayed:
             self.add_arrived([self.key(task, request)])
 
     def count_batched(self, reply: Reply, request: ChatRequest | None) -> CachedResponse:
         """Return the reply of a batch with its cost. Without its request, missing counts of its input are 0."""
+        if request is not None:
+            self._see(request, reply, self._needed(request))
         return self._count(request or ChatRequest("", (), "", 1), reply, batched=True)
 
     def bound_cost(self, request: ChatRequest) -> float | None:
         """Return what a request in a batch can cost at most; None if the model has no price."""
-        return self._money(self._needed(request), 0, request.max_tokens, batched=True)
+        return self._bound(request, self._needed(request), batched=True).money
 
     # ---------------------------------------------------------------- answers that are paid for one by one
 
@@ -100,7 +122,7 @@ class CachedCalls:
             seconds=answer.seconds,
             replayed=replayed,
             batched=batched,
-            index=str(self._setting.workspace or ""),
+            index=self._index,
         )
         ledger.record_call(entry, now)
         return money or 0.0
@@ -112,7 +134,7 @@ class CachedCalls:
             "task": [task.name, task.version, task.hash],
             "model": [chat.provider, chat.model, chat.base_url],
             "parameters": dict(chat.parameters),
-            "request": asdict(request),
+            "request": {name: value for name, value in asdict(request).items() if value or name != "again"},
             "hint": SCHEMA_HINT,
         }
         text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -120,36 +142,47 @@ class CachedCalls:
 
     def _needed(self, request: ChatRequest) -> int:
         """Return an upper estimate of the input tokens, or 0 if neither the budget nor a rate limit needs it."""
-        if self._setting.budget is None and self._given.tokens_per_minute is None:
-            return 0
+        needless = self._setting.budget is None and self._given.tokens_per_minute is None
+        return 0 if needless else self._bound_input(request)
+
+    def _bound_input(self, request: ChatRequest) -> int:
         hint = () if request.hinted else (Message("user", SCHEMA_HINT + request.schema),)
         return tokens.count_message_tokens((*request.messages, *hint), self._chat.model).bound
 
-    def _pay(self, task: Task[Any], request: ChatRequest, start: float) -> CachedResponse:
-        """Return a paid answer. Money is reserved before each attempt, and each billed attempt is recorded."""
+    def _bound(self, request: ChatRequest, needed: int, *, batched: bool = False) -> ledger.CallRecord:
+        """Return the most that a request with `needed` input tokens can take, by what earlier answers took."""
+        read = ceil(needed * self._input_excess[request.task].factor)
+        written = ceil(request.max_tokens * self._output_excess.factor)
+        money = self._money(read, 0, written, batched=batched)
+        return ledger.CallRecord(
+            request.task,
+            self._chat.model,
+            input_tokens=read,
+            output_tokens=written,
+            money=money,
+            index=self._index,
+        )
+
+    def _see(self, request: ChatRequest, reply: Reply, needed: int) -> None:
+        """Learn from the service's own counts how far an answer exceeded its bound."""
+        self._input_excess[request.task].see(reply.input_tokens or 0, needed)
+        self._output_excess.see(reply.output_tokens or 0, request.max_tokens)
+
+    def _pay(self, task: Task[Any], request: ChatRequest, start: float | None) -> CachedResponse:
+        """Return a paid answer, asked for since `start`, or not recorded without it.
+
+        Money is reserved before each attempt, and each attempt that was or may have been charged is recorded.
+        """
         needed = self._needed(request)
-        most = self._money(needed, 0, request.max_tokens)
 
         def attempt() -> CachedResponse:
-            with reserve_money(self._setting.budget, most) as booking:
-                try:
-                    with self._limits.slot(needed + request.max_tokens) as used:
-                        reply = self._chat.send(request)
-                        if reply.input_tokens is not None and reply.output_tokens is not None:
-                            used(reply.input_tokens + reply.output_tokens)
-                except RequestProblemError as error:
-                    if (billed := error.billed) is not None:
-                        counts = (billed.input_tokens, billed.cached_tokens, billed.output_tokens)
-                        at, money = time.time(), self._money(*counts)
-                        unusable = CachedResponse("", "", "", "text", *counts, False, money, 0.0, at)
-                        booking.pay(self._record(task, unusable, 0.0))
-                    raise
-                answer = self._count(request, reply)
-                booking.pay(self._record(task, answer, time.perf_counter() - start))
+            answer: CachedResponse | EndpointFeatures = self._chat.form(request)
+            while isinstance(answer, EndpointFeatures):
+                answer = self._attempt(task, request, answer, needed, start)
             return answer
 
         def wait(_: RequestProblem, seconds: float) -> None:
-            ledger.count_outcome(task.name, "retried")
+            ledger.count_outcome(task.name, ledger.RETRIED)
             self._setting.clock.sleep(seconds)
 
         try:
@@ -157,6 +190,58 @@ class CachedCalls:
         except RequestProblemError as error:
             problem = error.problem
         raise self.explain(task, problem)
+
+    def _attempt(
+        self, task: Task[Any], request: ChatRequest, form: EndpointFeatures, needed: int, start: float | None
+    ) -> CachedResponse | EndpointFeatures:
+        """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError."""
+        budget = self._setting.budget
+        with ExitStack() as stack:
+            if budget is not None and not self._output_excess.answered.is_set():
+                stack.enter_context(self._first_answer)  # one request shows whether the service keeps to max_tokens
+                if self._output_excess.answered.is_set():
+                    stack.close()
+            most = None if budget is None else self._bound(request, needed).money
+            booking = stack.enter_context(reserve_money(budget, most))
+            try:
+                with self._limits.slot(needed + request.max_tokens) as used:
+                    reply = self._chat.send(request, form)
+                    if reply.input_tokens is not None and reply.output_tokens is not None:
+                        used(reply.input_tokens + reply.output_tokens)
+            except RequestProblemError as error:
+                self.record_failure(task, request, error, booking)
+                simpler = self._chat.simplify(form, error.problem)
+                if simpler is None:
+                    raise
+                return simpler
+            self._see(request, reply, needed)
+            answer = self._count(request, reply)
+            with nullcontext() if start is not None else ledger.unrecorded():  # the log of payments has it either way
+                self._record(task, answer, time.perf_counter() - (start or 0.0))
+            booking.pay(answer.money or 0.0)
+            return answer
+
+    def record_failure(
+        self,
+        task: Task[Any],
+        request: ChatRequest | None,
+        error: RequestProblemError,
+        booking: Booking,
+        *,
+        batched: bool = False,
+    ) -> None:
+        """Record what an attempt without a usable answer cost, or can have cost at most. Without a request: nothing."""
+        billed = error.billed
+        if billed is not None:
+            counts = (billed.input_tokens, billed.cached_tokens, billed.output_tokens)
+            money = self._money(*counts, batched=batched)
+            booking.pay(
+                self._record(task, CachedResponse("", "", "", "text", *counts, False, money, 0.0, time.time()), 0.0)
+            )
+        elif error.problem.may_be_charged and request is not None:
+            most = self._bound(request, self._bound_input(request), batched=batched)
+            ledger.record_lost(most)
+            booking.lose(most.money or 0.0)
 
     def explain(self, task: Task[Any], problem: RequestProblem) -> ServiceError:
         """Return the error for a failed request: an LLMError if other inputs may succeed, else a ServiceError."""

@@ -1,10 +1,12 @@
 """LLM client that runs tasks: one conversation per input, many inputs concurrently."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextvars import copy_context
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Generic
 
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
@@ -19,11 +21,13 @@ from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
 from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
-from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages
+from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages, retries_failed
 
 _CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
 _THINKING_ROOM = 4096  # more tokens for an answer whose room was spent on thoughts
 _MAX_FAILURES_IN_A_ROW = 20
+_LEAST_CHARGED, _MOST_UNUSABLE = 40, 0.25  # of so many inputs, the share without a usable answer that ends a run
+_LONGEST_EXAMPLE = 200  # characters of an answer in an error
 _ENDPOINT_FAILURES = ("unreachable", "rejected")  # kinds of failure that may be caused by the endpoint
 _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown again
 
@@ -33,6 +37,7 @@ class LLMClient(LLM):
 
     def __init__(self, chat: OpenAIChat, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
         self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
+        self._unusable = _UnusableCounts()
 
     @property
     def id(self) -> str:
@@ -47,14 +52,7 @@ class LLMClient(LLM):
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
-        request = self._request(task, inputs, repeat)
-        output, cached = self._converse(task, request)
-        if isinstance(output, UnusableError) and again and cached:
-            output, _ = self._converse(task, request, unwanted=cached)
-        if not isinstance(output, UnusableError):
-            return output
-        ledger.count_outcome(task.name, "failed")
-        raise LLMError(f"{task.name}: {self._chat.model} gave no usable answer: {output.reason}.", output.kind)
+        return self._require_usable(task, self._ask(task, inputs, repeat, again), again)
 
     def map(
         self,
@@ -68,7 +66,8 @@ class LLMClient(LLM):
         """Run the task on each input, with up to `concurrency` requests in flight. See `LLM.map`.
 
         Inside `answers_can_wait`, batches fetch the answers first, if the parameters say so. Otherwise only those of
-        batches that an earlier run has sent. Raises UsageError for batches without a cache.
+        batches that an earlier run has sent. Raises UsageError for batches without a cache, and ServiceError if too
+        many charged answers cannot be used.
         """
         inputs = list(many)
         if may_wait() and self._batches is None and self._given.batch:
@@ -78,9 +77,54 @@ class LLMClient(LLM):
             fetch(task, lambda: self._find_wanted(task, inputs, repeat, again))
 
         def run(inputs: Mapping[str, Any]) -> Output:
-            return self.run(task, inputs, repeat=repeat, again=again)
+            turns = self._ask(task, inputs, repeat, again)
+            self._unusable.count(task, turns, self._given)
+            return self._require_usable(task, turns, again)
 
         return _map_in_threads(run, task.name, inputs, self._given.concurrency, progress)
+
+    def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
+        limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
+        messages, plain = tuple(render_messages(task, inputs)), task.read is not None
+        return ChatRequest(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
+
+    def _ask(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int, again: bool) -> "list[_Turn[Output]]":
+        """Return the conversation about an input. One that is cached and unusable begins anew in `retrying_failed`."""
+        request = self._request(task, inputs, repeat)
+        turns = self._converse(task, request, again, ())
+        if again and retries_failed() and turns[-1].error and all(turn.replayed for turn in turns):
+            turns = self._converse(task, request, again, [turn.answer for turn in turns])
+        return turns
+
+    def _converse(
+        self, task: Task[Output], request: ChatRequest, again: bool, unwanted: Sequence[CachedResponse]
+    ) -> "list[_Turn[Output]]":
+        """Ask, and record how the answers were read. Cached answers that are `unwanted` are replaced."""
+        turns = list[_Turn[Output]]()
+        for turn in _walk(task, request, lambda request: self._calls.answer(task, request, unwanted), again):
+            answer, result = turn.answer, turn.result
+            unfit = isinstance(result, UnusableError) and result.kind
+            if not isinstance(result, UnusableError):
+                ledger.count_outcome(task.name, result.stage)
+                ledger.count_outcome(task.name, ledger.DRAFT, result.drafts)
+                thoughts = drop_thoughts(answer.text) != answer.text.lstrip("\ufeff")
+                ledger.count_outcome(task.name, ledger.THOUGHTS, int(thoughts))
+            else:
+                ledger.count_outcome(task.name, result.kind)
+                ledger.count_outcome(task.name, "asked again", int(turn.follow_up is not None))
+            if not turns and answer.structure == "schema" and not turn.replayed and unfit in (False, "malformed"):
+                self._chat.record_fit(fits=not unfit)
+            turns.append(turn)
+        return turns
+
+    def _require_usable(self, task: Task[Output], turns: "Sequence[_Turn[Output]]", again: bool) -> Output:
+        """Return the output of a conversation. Raises LLMError; its input is `set_aside` after two unusable answers."""
+        result = turns[-1].result
+        if not isinstance(result, UnusableError):
+            return result.output
+        ledger.count_outcome(task.name, "failed")
+        message = f"{task.name}: {self._chat.model} gave no usable answer: {result.reason}."
+        raise LLMError(message, result.kind, set_aside=again and self._calls.remembers and len(turns) > 1)
 
     def _find_wanted(
         self, task: Task[Output], inputs: Sequence[Mapping[str, Any]], repeat: int, again: bool
@@ -91,54 +135,65 @@ class LLMClient(LLM):
 
     def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:
         """Return what `run` would ask the model for next; None if the cache has it all. Records nothing."""
-        unusable: ChatRequest | None = None  # the first request of an earlier run without a usable answer
-        for last in (False, True):
+        missing = list[ChatRequest]()
+
+        def find(request: ChatRequest) -> tuple[CachedResponse, bool] | None:
             answer, arrived = self._calls.find(self._calls.key(task, request))
             if answer is None:
-                return WantedCall(request, first=not last)
-            try:
-                _parse_output(task, answer, _is_cut(request, answer))
+                missing.append(request)
                 return None
-            except UnusableError as error:
-                unusable = unusable if unusable or arrived else request
-                if error.kind == "refusal":
-                    break
-                request = request if last else _build_retry(request, answer, error)
-        return WantedCall(unusable, first=False) if again and unusable else None
+            return answer, not arrived
 
-    def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
-        limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
-        messages, plain = tuple(render_messages(task, inputs)), task.read is not None
-        return ChatRequest(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
-
-    def _converse(
-        self, task: Task[Output], request: ChatRequest, unwanted: Sequence[CachedResponse] = ()
-    ) -> tuple[Output | UnusableError, list[CachedResponse]]:
-        """Send a request and, if the answer is unusable, a corrected one; also return the answers from the cache."""
-        answer, replayed = self._calls.answer(task, request, unwanted)
-        cached = [answer] if replayed else []
-        output = _read_output(task, request, answer)
-        unfit = isinstance(output, UnusableError) and output.kind
-        if answer.structure == "schema" and not replayed and unfit in (False, "malformed"):
-            self._chat.record_fit(fits=not unfit)
-        if not isinstance(output, UnusableError) or output.kind == "refusal":
-            return output, cached
-        ledger.count_outcome(task.name, "asked again")
-        corrected = _build_retry(request, answer, output)
-        answer, replayed = self._calls.answer(task, corrected, unwanted)
-        return _read_output(task, corrected, answer), [*cached, answer] if replayed else cached
+        turns = list(_walk(task, request, find, again))
+        if missing:
+            return WantedCall(missing[0], first=not turns)
+        anew = again and retries_failed() and turns[-1].error and all(turn.replayed for turn in turns)
+        return WantedCall(request, first=False) if anew else None
 
 
-def _read_output(task: Task[Output], request: ChatRequest, answer: CachedResponse) -> Output | UnusableError:
-    try:
-        reading = _parse_output(task, answer, _is_cut(request, answer))
-    except UnusableError as error:
-        ledger.count_outcome(task.name, error.kind)
-        return error
-    ledger.count_outcome(task.name, reading.stage)
-    ledger.count_outcome(task.name, ledger.DRAFT, reading.drafts)
-    ledger.count_outcome(task.name, ledger.THOUGHTS, int(drop_thoughts(answer.text) != answer.text.lstrip("\ufeff")))
-    return reading.output
+# ---------------------------------------------------------------- one conversation
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn(Generic[Output]):
+    """An answer, whether an earlier run paid for it (`replayed`), how it was read, and the request that follows."""
+
+    answer: CachedResponse
+    replayed: bool
+    result: Reading[Output] | UnusableError
+    follow_up: ChatRequest | None
+
+    @property
+    def error(self) -> UnusableError | None:
+        """Why the answer cannot be used."""
+        return self.result if isinstance(self.result, UnusableError) else None
+
+
+def _walk(
+    task: Task[Output],
+    request: ChatRequest,
+    find: Callable[[ChatRequest], tuple[CachedResponse, bool] | None],
+    again: bool,
+) -> "Iterator[_Turn[Output]]":
+    """Yield the turns of the conversation about an input: one usable answer, or two that are not.
+
+    `find` returns the answer to a request and whether an earlier run paid for it; None ends the conversation. With
+    `again`, a refusal of an earlier run is asked about once more; in the same run, it is not.
+    """
+    step: ChatRequest | None = request
+    while step is not None and (found := find(step)) is not None:
+        answer, replayed = found
+        last, asked, step = step is not request, step, None
+        result: Reading[Output] | UnusableError
+        try:
+            result = _parse_output(task, answer, _is_cut(asked, answer))
+        except UnusableError as error:
+            result = error
+            if not last and error.kind != "refusal":
+                step = _build_retry(asked, answer, error)
+            elif not last and again and replayed:
+                step = replace(asked, again=True)
+        yield _Turn(answer, replayed, result, step)
 
 
 def _is_cut(request: ChatRequest, answer: CachedResponse) -> bool:
@@ -187,6 +242,51 @@ def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableEr
 # ---------------------------------------------------------------- many inputs
 
 
+class _UnusableCounts:
+    """Inputs by task whose charged answers cannot be used: of how many, and how many in a row. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._charged, self._unusable, self._in_a_row = Counter[str](), Counter[str](), Counter[str]()
+        self._lock = Lock()
+
+    def count(self, task: Task[Any], turns: "Sequence[_Turn[Any]]", given: ChatParameters) -> None:
+        """Count a conversation. Raises ServiceError after 20 unusable ones in a row, or a quarter of at least 40."""
+        if all(turn.replayed for turn in turns):
+            return
+        name, error = task.name, turns[-1].error
+        with self._lock:
+            self._charged[name] += 1
+            self._unusable[name] += error is not None
+            self._in_a_row[name] = self._in_a_row[name] + 1 if error else 0
+            charged, unusable, in_a_row = self._charged[name], self._unusable[name], self._in_a_row[name]
+            many = charged >= _LEAST_CHARGED and unusable >= _MOST_UNUSABLE * charged
+            if error is None or not (many or in_a_row >= _MAX_FAILURES_IN_A_ROW):
+                return
+            for counts in (self._charged, self._unusable, self._in_a_row):
+                del counts[name]  # another run in this process begins anew
+        share = (
+            f"{in_a_row} inputs in a row" if in_a_row >= _MAX_FAILURES_IN_A_ROW else f"{unusable} of {charged} inputs"
+        )
+        example = turns[-1].answer.text or turns[-1].answer.refusal
+        raise ServiceError(
+            f"{name}: {share} have answers that are charged and cannot be used ({error.kind}); the last: "
+            f"{error.reason[:_LONGEST_EXAMPLE]!r}, in {example[:_LONGEST_EXAMPLE]!r}. Usable answers are kept. "
+            f"{_advise(error.kind, task, given)}"
+        )
+
+
+def _advise(kind: str, task: Task[Any], given: ChatParameters) -> str:
+    """Return the setting that may make answers usable."""
+    if kind == "truncated" and given.max_tokens is not None and given.max_tokens < task.max_tokens:
+        return f"Raise max_tokens={given.max_tokens} in --llm: this task allows {task.max_tokens}."
+    if kind == "truncated":
+        more = max(2 * given.reasoning_tokens, 2 * task.max_tokens)
+        return f"Allow more output tokens: --llm 'openai(model={given.model}, reasoning_tokens={more})'"
+    if kind == "refusal":
+        return "Use another model, or leave these texts out."
+    return "Ask for JSON in another way, with structure=json or structure=text in --llm, or use another model."
+
+
 def _map_in_threads(
     run: Callable[[Mapping[str, Any]], Output],
     name: str,
@@ -211,7 +311,7 @@ def _map_in_threads(
                 try:
                     return run(inputs[number])
                 except LLMError as error:
-                    return Failure(name, str(error), error.kind)
+                    return Failure(name, str(error), error.kind, error.set_aside)
         except BaseException:
             stop.set()  # at once, as the watching thread may notice the error late
             raise
@@ -241,9 +341,7 @@ def _watch_futures(futures: "list[Future[Output | Failure]]", progress: Callable
             continue  # another future has the reason
         result = future.result()
         progress(1)
-        failed = isinstance(result, Failure) and result.kind in _ENDPOINT_FAILURES
-        in_a_row = in_a_row + 1 if failed else 0
-        if isinstance(result, Failure) and in_a_row == _MAX_FAILURES_IN_A_ROW:
-            raise ServiceError(
-                f"{_MAX_FAILURES_IN_A_ROW} inputs in a row failed; the last: {result.reason} Progress saved."
-            )
+        failure = result if isinstance(result, Failure) and result.kind in _ENDPOINT_FAILURES else None
+        in_a_row = in_a_row + 1 if failure else 0
+        if failure and in_a_row == _MAX_FAILURES_IN_A_ROW:
+            raise ServiceError(f"{in_a_row} inputs in a row failed; the last: {failure.reason} Progress saved.")

@@ -81,7 +81,7 @@ class ChatRequest:
     """A request: messages, the JSON schema of the answer, and the maximum number of answer tokens.
 
     If `plain`, the answer need not be JSON at endpoints without JSON output. If `hinted`, the messages already contain
-    the schema.
+    the schema. The request is sent `again` in a later run, after a refusal.
     """
 
     task: str
@@ -91,6 +91,7 @@ class ChatRequest:
     plain: bool = False
     hinted: bool = False
     repeat: int = 0
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +149,23 @@ class OpenAIChat:
                 self._opened = make_http_client(self._address, self._key, self._parameters.timeout)
             return self._opened
 
-    def send(self, request: ChatRequest) -> Reply:
-        """Send a request, in simpler forms if the endpoint refuses the form. Raises RequestProblemError, UsageError."""
-        accepted = self._memory.of(request.schema)
-        while True:
-            start = time.perf_counter()
-            try:
-                body = self.call(lambda client: _post(client, self._write(request, accepted)))  # noqa: B023  # at once
-            except RequestProblemError as error:
-                proven = accepted.structure in self._memory.proven
-                fixed = self._parameters.structure != "auto"
-                lower = step_down(accepted, error.problem, fixed, proven)
-                if lower is None:
-                    raise
-                accepted = lower
-                continue
-            seconds = time.perf_counter() - start
-            reply = self.read(body, accepted.structure, seconds)
-            if self._memory.learn(request.schema, accepted):
-                _log.warning("openai:%s at %s is asked %s, as it accepts no more", self.model, self.base_url, accepted)
-            return reply
+    def form(self, request: ChatRequest) -> EndpointFeatures:
+        """Return the form of a request that the endpoint is known, or expected, to accept."""
+        return self._memory.of(request.schema)
+
+    def send(self, request: ChatRequest, form: EndpointFeatures) -> Reply:
+        """Send a request once. Raises RequestProblemError, UsageError."""
+        start = time.perf_counter()
+        body = self.call(lambda client: _post(client, self._write(request, form)))
+        reply = self.read(body, form.structure, time.perf_counter() - start)
+        if self._memory.learn(request.schema, form):
+            _log.warning("openai:%s at %s is asked %s, as it accepts no more", self.model, self.base_url, form)
+        return reply
+
+    def simplify(self, form: EndpointFeatures, problem: RequestProblem) -> EndpointFeatures | None:
+        """Return a simpler form to send a refused request in; None if the refusal has another cause."""
+        proven = form.structure in self._memory.proven
+        return step_down(form, problem, fixed=self._parameters.structure != "auto", proven=proven)
 
     def call(self, ask: "Callable[[OpenAI], _Result]") -> _Result:
         """Run a request of the openai package, once. Raises RequestProblemError, UsageError."""
@@ -175,8 +173,8 @@ class OpenAIChat:
 
     def write(self, request: ChatRequest) -> tuple[dict[str, Any], Structure]:
         """Return the JSON of a request in the form that the endpoint is known to accept, and how it asks for JSON."""
-        accepted = self._memory.of(request.schema)
-        return self._write(request, accepted), accepted.structure
+        form = self.form(request)
+        return self._write(request, form), form.structure
 
     def read(self, body: str, structure: Structure, seconds: float) -> Reply:
         """Parse a chat completion, without secrets in its texts. Raises RequestProblemError if it is none."""

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ragindex._util.http import DEFAULT_URL
 from ragindex.accounting import ledger
-from ragindex.errors import DataError, UsageError
+from ragindex.errors import DataError, UsageError, ZeroPriceWarning
 from ragindex.plugins.strict_models import Strict
 
 if TYPE_CHECKING:
@@ -144,7 +145,24 @@ class Prices:
         name = model if model.replace("-", "").replace(".", "").replace("/", "").isalnum() else json.dumps(model)
         return (
             f"A budget needs the price of {model}, which is not listed. Add to {where}, in dollars for a million "
-            f"tokens, under the line 'models:' this one: '  {name}: {{input: 0.00, cached: 0.00, output: 0.00}}'"
+            f"tokens, under the line 'models:' this one with its prices: '  {name}: {{input: PRICE, output: PRICE}}'"
+        )
+
+    def warn_of_zero(self, model: str, *, writes: bool) -> None:
+        """Warn if your price of a model, that of outputs too if it `writes`, is 0 and its service on a public host."""
+        own = self.models.get(model)
+        if own is not None:
+            warn_of_zero_price(model, self.address, min(own.input, own.output) if writes else own.input)
+
+
+def warn_of_zero_price(model: str, address: str, price: float | None) -> None:
+    """Warn if a price is 0 at a public host: no budget limits the service then. Weights of your own cost nothing."""
+    if price == 0 and not is_local(address):
+        warnings.warn(
+            f"The price of {model} at {urlsplit(address).hostname} is 0, so no --budget limits it. Set the price that "
+            "this host charges.",
+            ZeroPriceWarning,
+            stacklevel=3,
         )
 
 

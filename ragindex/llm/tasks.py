@@ -37,11 +37,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An input of `LLM.map` without a usable answer, and the reason; `kind` is that of `LLMError`."""
+    """An input of `LLM.map` without a usable answer, and the reason; `kind` and `set_aside` are those of `LLMError`."""
 
     task: str
     reason: str
     kind: str
+    set_aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,26 @@ def answers_can_wait() -> Iterator[None]:
 def may_wait() -> bool:
     """Return whether this code runs inside `answers_can_wait`."""
     return _can_wait.get()
+
+
+# ---------------------------------------------------------------- inputs that are set aside
+
+_retries_failed: ContextVar[bool] = ContextVar("ragindex_retries_failed", default=False)
+
+
+@contextmanager
+def retrying_failed(retry: bool = True) -> Iterator[None]:
+    """Let an LLM ask again, inside the block, about inputs that are set aside (see `LLMError`), if `retry`."""
+    token = _retries_failed.set(retry)
+    try:
+        yield
+    finally:
+        _retries_failed.reset(token)
+
+
+def retries_failed() -> bool:
+    """Return whether this code runs inside `retrying_failed`."""
+    return _retries_failed.get()
 
 
 # ---------------------------------------------------------------- prompts

@@ -22,7 +22,7 @@ class AskingPart(Part[Opened_co], Generic[Opened_co]):
     """Base class of parts that ask a model.
 
     Answers that were paid for come from the cache of calls. An input without a usable answer is reported as failed, and
-    asked again at the next sync.
+    asked again at the next sync; after two charged answers, it is set aside (see `ragindex.errors.LLMError`).
     """
 
     uses: ClassVar[Uses] = frozenset({"model", "prompts"})
@@ -51,7 +51,7 @@ class AskingPart(Part[Opened_co], Generic[Opened_co]):
         usable: dict[str, Output] = {}
         for id, answer in zip(inputs, answers, strict=True):
             if isinstance(answer, Failure):
-                context.failed(id, answer.reason)
+                context.failed(id, answer.reason, set_aside=answer.set_aside)
             else:
                 usable[id] = answer
         return usable

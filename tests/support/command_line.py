@@ -23,6 +23,15 @@ TEXTS = {
     "rivers/orla.md": "# Orla\n\nThe Orla is a short river with eleven gorges.",
     "quill.txt": "Nether Quill is a town made of slate.",
 }
+NOTHING_SPENT = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "estimated": False,
+    "money": 0.0,
+    "possibly_charged": 0.0,
+    "retries": 0,
+}
+"""What the JSON of a command says of what it spent, where that is nothing."""
 QUESTIONS = "question,answer,documents\nWhich hill is highest?,Grey Anna,hill.md\nSlate?,,rivers/sarn.md;quill.txt\n"
 
 

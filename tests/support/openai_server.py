@@ -36,11 +36,12 @@ class Received:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is sent back: `body` as JSON, or as it is where it is text."""
+    """What is sent back: `body` as JSON, or as it is where it is text; the connection ends after a `share` of it."""
 
     status: int
     body: Mapping[str, Any] | str
     headers: Mapping[str, str] = field(default_factory=dict)
+    share: float = 1.0
 
 
 Fault: TypeAlias = Callable[[Answer], Answer | None]
@@ -67,6 +68,11 @@ def slow(seconds: float) -> Fault:
 
 def drop(_: Answer) -> None:
     """The connection is closed without an answer."""
+
+
+def half(answer: Answer) -> Answer:
+    """The connection is closed in the middle of the answer."""
+    return replace(answer, share=0.5)
 
 
 def says(text: str) -> Fault:
@@ -271,7 +277,8 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(sent)))
             self.end_headers()
             try:
-                self.wfile.write(sent)
+                self.wfile.write(sent[: round(answer.share * len(sent))])
+                self.close_connection = self.close_connection or answer.share < 1
             except ConnectionError:  # the client did not wait
                 self.close_connection = True
                 return False

@@ -34,9 +34,9 @@ from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.interfaces.llm import LLMSettings, PaidPlugin
 from ragindex.llm import tokens
-from ragindex.llm.budget import reserve_money
+from ragindex.llm.budget import Booking, SeenExcess, reserve_money
 from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
-from ragindex.llm.prices import Prices
+from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.rate_limits import Limits
 from ragindex.plugins.base import Contact
 from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker
@@ -121,6 +121,9 @@ class Endpoint(Reranker, PaidPlugin):
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
             raise UsageError(missing)
+        if self.search_price is None:
+            self.price_list(setting.prices).warn_of_zero(self.model, writes=False)
+        warn_of_zero_price(self.model, self.base_url, self.search_price)
         account = digest_account(self.base_url, [_KEY, _SHARED_KEY])
         shared = ("rerank", self.model, account)
         limits = Limits(self.concurrency, self.requests_per_minute, clock=setting.clock, endpoint=shared)
@@ -137,6 +140,7 @@ class EndpointScoring:
     limits: Limits
     index: str = ""
     _rng: Random = field(default_factory=Random)  # for the jitter of waits
+    _excess: SeenExcess = field(default_factory=SeenExcess)
 
     def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> PlaceScores:
         """Return the scores of the service, from the cache if possible.
@@ -176,17 +180,29 @@ class EndpointScoring:
     def _pay(self, body: Mapping[str, Any], began: float) -> CachedResponse:
         """Request a valid response, with retries where they may help.
 
-        Money is reserved before each attempt is sent; each attempt that got a response is recorded.
+        Money is reserved before each attempt is sent; each attempt that was or may have been charged is recorded.
         """
         count = tokens.count_text_tokens("\n".join([body["query"], *body["documents"]]), self.plugin.model)
         searches = math.ceil(len(body["documents"]) / _PASSAGES_PER_SEARCH)
-        most = self._money(round(_SAFETY_FACTOR * count.tokens), searches)
+        bound = self._money(round(_SAFETY_FACTOR * count.tokens), searches)
+
+        def lose(booking: Booking, most: float | None) -> None:
+            read = count.tokens
+            entry = ledger.CallRecord(TASK, self.plugin.model, input_tokens=read, money=most, index=self.index)
+            ledger.record_lost(entry)
+            booking.lose(most or 0.0)
 
         def attempt() -> CachedResponse:
+            most = None if bound is None else bound * self._excess.factor
             with reserve_money(self.setting.budget, most) as booking:
                 start = time.perf_counter()
-                text = self._sent(body)
-                response, seconds = read_scores(text), time.perf_counter() - start
+                try:
+                    text = self._sent(body)
+                    response, seconds = read_scores(text), time.perf_counter() - start
+                except RequestProblemError as error:
+                    if error.problem.may_be_charged:
+                        lose(booking, most)
+                    raise
                 scored = response.has_score(len(body["documents"]))
                 if scored or response.billed:
                     read_tokens = count.tokens if response.tokens is None else response.tokens
@@ -195,7 +211,10 @@ class EndpointScoring:
                     answer = CachedResponse(
                         text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time()
                     )
+                    self._excess.see(money or 0.0, bound or 0.0)
                     booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
+                else:
+                    lose(booking, most)
                 if not scored:
                     raise RequestProblemError(
                         RequestProblem(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}")
@@ -243,7 +262,7 @@ class EndpointScoring:
 
     def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
         def wait(_: RequestProblem, seconds: float) -> None:
-            ledger.count_outcome(TASK, "retried")
+            ledger.count_outcome(TASK, ledger.RETRIED)
             self.setting.clock.sleep(seconds)
 
         try:

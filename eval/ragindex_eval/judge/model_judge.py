@@ -63,7 +63,8 @@ def judge_pool(pool: Pool, llm: LLM, language: str, folder: Path) -> int:
     """Let the model judge every document of the pool, and save its grades in `folder`; return how many failed.
 
     What it has judged before comes from the cache of LLM calls. Grades are saved batch by batch. A document without a
-    usable answer has no grade, and is asked for again the next time. Raises the errors of `LLM.map`.
+    usable answer has no grade, and is asked for again the next time, unless it had two charged answers that cannot be
+    used (see `LLMError`). Raises the errors of `LLM.map`.
     """
     pair_grades, failed = read_pair_grades(folder), 0
     pairs = [(question, document) for question in pool.questions for document in question.documents]

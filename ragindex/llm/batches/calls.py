@@ -25,7 +25,6 @@ from ragindex.llm.batches.endpoint import (
     BatchEndpoint,
     BatchRecord,
     BatchResults,
-    BatchSender,
     BatchState,
     drop_batches,
     read_batches,
@@ -77,8 +76,7 @@ class BatchCalls:
     ) -> None:
         self._cache, self._chat, self._calls, self._given = cache, chat, calls, given
         self._budget, self._clock, self._index = setting.budget, setting.clock, str(setting.workspace or "")
-        self._endpoint = BatchEndpoint(chat, given.retries, setting.seed, setting.clock)
-        self._sender = BatchSender(cache, chat, self._endpoint, setting.clock)
+        self._endpoint = BatchEndpoint(cache, chat, given.retries, setting.seed, setting.clock)
         self._shown: dict[str, tuple[tuple[object, ...], float]] = {}  # the last news of each batch, and when
         self._proven: set[str] = set()  # schemas of which the endpoint has answered a request
         self._most = MOST_REQUESTS
@@ -106,7 +104,7 @@ class BatchCalls:
             return
         with self._explained(task), self._cache.claimed(_PLANNING):
             requests = {key: call.request for key, call in find_wanted().items()}
-            for batch in self._sender.find_sent(requests.keys()):
+            for batch in self._endpoint.find_sent(requests.keys()):
                 state = self._endpoint.look(batch.id)
                 if not state.ended:
                     raise UsageError(
@@ -114,22 +112,23 @@ class BatchCalls:
                         "Set batch=true to wait for it. To pay for them twice, run first: "
                         "ragindex cache --index DIR --forget-batches"
                     )
-                self._collect(batch, state, requests, Booking())
+                with self._reserve({}) as booking:
+                    self._collect(task, batch, state, requests, booking)
 
     def _fetch_some(self, task: Task[Any], find_wanted: FindWanted, progress: _Progress) -> bool:
         """Send what is wanted, wait for it and for what was sent before; return whether there was anything."""
         with ExitStack() as reserving:
             with self._cache.claimed(_PLANNING):
                 wanted = {key: call for key, call in find_wanted().items() if key not in progress.left}
-                sent = self._sender.find_sent(wanted.keys())
+                sent = self._endpoint.find_sent(wanted.keys())
                 free = {key: call for key, call in wanted.items() if not any(key in batch.keys for batch in sent)}
                 chosen = self._choose(task, free, progress, waits=bool(sent))
                 booking = reserving.enter_context(self._reserve(chosen))
-                sent += self._sender.send(task, chosen, self._most)
+                sent += self._endpoint.send(task, chosen, self._most)
             requests = {key: call.request for key, call in wanted.items()}
 
             def finish(batch: BatchRecord, state: BatchState) -> None:
-                results = self._collect(batch, state, requests, booking)
+                results = self._collect(task, batch, state, requests, booking)
                 if results is not None:
                     self._react(task, batch, state, results, progress)
 
@@ -262,7 +261,12 @@ class BatchCalls:
     # ---------------------------------------------------------------- what comes back
 
     def _collect(
-        self, batch: BatchRecord, state: BatchState, requests: Mapping[str, ChatRequest], booking: Booking
+        self,
+        task: Task[Any],
+        batch: BatchRecord,
+        state: BatchState,
+        requests: Mapping[str, ChatRequest],
+        booking: Booking,
     ) -> BatchResults | None:
         """Put the answers of a batch into the cache and forget it; None if another process has.
 
@@ -283,7 +287,15 @@ class BatchCalls:
                 self._calls.add_arrived(key for key, _, _ in rows)
                 booking.pay(sum(answer.money or 0.0 for _, _, answer in rows))
                 self._log([answer for _, _, answer in rows], batch)
+            for key, failure in results.failures.items():
+                self._calls.record_failure(task, requests.get(key), failure, booking, batched=True)
             if results.answered < state.completed:
+                known = results.replies.keys() | results.problems.keys()
+                others = [requests[key] for key in batch.keys & requests.keys() - known]
+                others.sort(key=lambda request: self._calls.bound_cost(request) or 0.0)
+                # Nobody knows which are missing: the dearest may be.
+                for request in others[results.answered - state.completed :]:
+                    self._calls.record_failure(task, request, RequestProblemError(_SHORT), booking, batched=True)
                 raise ServiceError(
                     f"{state.completed - results.answered:,} answers are missing in the result file of batch "
                     f"{batch.id}, and are paid for. The others are kept. Run the same command to read it again."

@@ -60,85 +60,6 @@ class BatchState:
         return self.status in _ENDED
 
 
-class BatchEndpoint:
-    """The Batch API at the address of `chat`.
-
-    Each method sends its requests once, and raises RequestProblemError; `retry` repeats them.
-    """
-
-    def __init__(self, chat: OpenAIChat, retries: int, seed: int, clock: Clock) -> None:
-        self._chat, self._retries, self._clock = chat, retries, clock
-        self._rng = Random(seed)  # noqa: S311  # jitter of waits
-
-    def retry(self, ask: Callable[[], _Result]) -> _Result:
-        """Call `ask`, again while its failure may pass. Raises the last RequestProblemError."""
-        return retry(ask, self._retries, self._rng, lambda _, seconds: self._clock.sleep(seconds))
-
-    def require(self) -> None:
-        """Raise ServiceError if the endpoint has no Batch API. Costs nothing."""
-        self._call("/batches", lambda client: client.batches.with_raw_response.list(limit=1))
-
-    def upload(self, name: str, lines: bytes) -> str:
-        """Upload the requests of a batch, one JSON a line; return the id of the file."""
-        file = (f"{_NAME_KEY}-{name}.jsonl", lines, "application/jsonl")
-        body = self._ask("/files", lambda client: client.files.with_raw_response.create(file=file, purpose="batch"))
-        return _require_id(body)
-
-    def create(self, name: str, file: str) -> str:
-        """Create a batch of an uploaded file; return its id."""
-        body = self._ask(
-            "/batches",
-            lambda client: client.batches.with_raw_response.create(
-                input_file_id=file, endpoint=CHAT_PATH, completion_window="24h", metadata={_NAME_KEY: name}
-            ),
-        )
-        return _require_id(body)
-
-    def look(self, id: str) -> BatchState:
-        """Return the state of a batch."""
-        body = self._chat.call(lambda client: client.batches.with_raw_response.retrieve(id).http_response.text)
-        return _parse_state(_parse(body))
-
-    def find(self, name: str, since: float) -> str | None:
-        """Return the id of the batch of this name among those created since a Unix time; None if there is none."""
-        return next((id for id, named in self._list(since - _SLACK) if named == name), None)
-
-    def download(self, file: str) -> bytes:
-        """Return the content of a result file."""
-        return self._chat.call(lambda client: client.files.with_raw_response.content(file).http_response.content)
-
-    def _list(self, since: float) -> Iterator[tuple[str, str]]:
-        """Yield (id, our name) of all batches of the account, newest first, down to those created before `since`."""
-        after: dict[str, str] = {}
-        for _ in range(_MOST_PAGES):
-            body = self._ask(
-                "/batches",
-                lambda client: client.batches.with_raw_response.list(limit=_PAGE, **after),  # type: ignore[arg-type]  # noqa: B023
-            )
-            page = [batch for batch in body.get("data") or [] if isinstance(batch, Mapping)]
-            for batch in page:
-                yield str(batch.get("id")), str(as_mapping(batch.get("metadata")).get(_NAME_KEY) or "")
-            oldest = _read_number(page[-1].get("created_at"), 0.0) if page else 0.0
-            if not body.get("has_more") or oldest < since:
-                return
-            after = {"after": str(page[-1].get("id"))}
-
-    def _ask(self, path: str, ask: "Callable[[OpenAI], Any]") -> Mapping[str, Any]:
-        return _parse(self._call(path, ask).http_response.text)
-
-    def _call(self, path: str, ask: "Callable[[OpenAI], _Result]") -> _Result:
-        try:
-            return self._chat.call(ask)
-        except RequestProblemError as error:
-            if error.problem.status not in _MISSING_STATUSES:
-                raise
-            problem = error.problem
-        raise ServiceError(
-            f"openai:{self._chat.model} at {self._chat.base_url} has no Batch API: {path} answers {problem}. "
-            "Set batch=false."
-        )
-
-
 def _parse_state(body: Mapping[str, Any]) -> BatchState:
     if not isinstance(body.get("status"), str):
         raise RequestProblemError(RequestProblem(f"expected a batch, got {json.dumps(body)[:_LONGEST_SHOWN]}"))
@@ -192,11 +113,13 @@ def _read_number(value: Any, default: float) -> float:
 class BatchResults:
     """The results of a batch by key: `replies`, and `problems` of requests that got none.
 
-    `answered` counts lines with an answer of the model, usable or not.
+    `answered` counts lines with an answer of the model, usable or not. `failures` are the problems of requests that the
+    endpoint came to: those may have been charged.
     """
 
     replies: dict[str, Reply] = field(default_factory=dict)
     problems: dict[str, RequestProblem] = field(default_factory=dict)
+    failures: dict[str, RequestProblemError] = field(default_factory=dict)
     answered: int = 0
 
 
@@ -216,8 +139,11 @@ def read_results(files: Iterable[bytes], keys: Collection[str], read: Callable[[
         try:
             results.replies[key] = _read_reply(response, result.get("error"), read)
             results.problems.pop(key, None)
+            results.failures.pop(key, None)
         except RequestProblemError as error:
             results.problems[key] = error.problem
+            if response:
+                results.failures[key] = error
     return results
 
 
@@ -300,14 +226,41 @@ def _record_batch(cache: SQLiteCache, batch: BatchRecord) -> BatchRecord:
     return batch
 
 
-class BatchSender:
-    """Sends batches of one model, and finds those of earlier runs. Raises RequestProblemError, StoreError."""
+# ---------------------------------------------------------------- the endpoint
 
-    def __init__(self, cache: SQLiteCache, chat: OpenAIChat, endpoint: BatchEndpoint, clock: Clock) -> None:
-        self._cache, self._chat, self._endpoint, self._clock = cache, chat, endpoint, clock
+
+class BatchEndpoint:
+    """The Batch API at the address of `chat`, and the records of the batches that were sent to it.
+
+    Methods raise RequestProblemError and StoreError; those without retries of their own send their requests once, and
+    `retry` repeats them.
+    """
+
+    def __init__(self, cache: SQLiteCache, chat: OpenAIChat, retries: int, seed: int, clock: Clock) -> None:
+        self._cache, self._chat, self._retries, self._clock = cache, chat, retries, clock
+        self._rng = Random(seed)  # noqa: S311  # jitter of waits
+
+    def retry(self, ask: Callable[[], _Result]) -> _Result:
+        """Call `ask`, again while its failure may pass. Raises the last RequestProblemError."""
+        return retry(ask, self._retries, self._rng, lambda _, seconds: self._clock.sleep(seconds))
+
+    def require(self) -> None:
+        """Raise ServiceError if the endpoint has no Batch API. Costs nothing."""
+        self._ask("/batches", lambda client: client.batches.with_raw_response.list(limit=1))
+
+    def look(self, id: str) -> BatchState:
+        """Return the state of a batch."""
+        body = self._chat.call(lambda client: client.batches.with_raw_response.retrieve(id).http_response.text)
+        return _parse_state(_parse(body))
+
+    def download(self, file: str) -> bytes:
+        """Return the content of a result file."""
+        return self._chat.call(lambda client: client.files.with_raw_response.content(file).http_response.content)
+
+    # ------------------------------------------------------------ what is sent
 
     def send(self, task: Task[Any], requests: Mapping[str, ChatRequest], most: int) -> list[BatchRecord]:
-        """Send requests, by key, in batches of at most `most` and of 200 MB."""
+        """Send requests, by key, in batches of at most `most` and of 200 MB. Retries what fails."""
         return [self._send(task, lines, structure) for lines, structure in self._split(requests, most)]
 
     def find_sent(self, keys: Set[str]) -> list[BatchRecord]:
@@ -326,7 +279,7 @@ class BatchSender:
         """Return a batch that was recorded, if it was created; otherwise forget it."""
         for seconds in _LOOKS if batch.file else ():  # nothing is created before its file is known
             self._clock.sleep(seconds)
-            id = self._endpoint.retry(lambda: self._endpoint.find(batch.name, batch.at))
+            id = self.retry(lambda: self._find(batch.name, batch.at))
             if id is not None:
                 return _record_batch(self._cache, replace(batch, id=id))
         drop_batches(self._cache, [batch.name])
@@ -354,16 +307,62 @@ class BatchSender:
 
         def create() -> str:
             nonlocal tried
-            id = self._endpoint.find(name, batch.at) if tried else None  # the first attempt may have succeeded unseen
+            id = self._find(name, batch.at) if tried else None  # the first attempt may have succeeded unseen
             tried = True
-            return id or self._endpoint.create(name, batch.file)
+            return id or self._create(name, batch.file)
 
         try:
-            file = self._endpoint.retry(lambda: self._endpoint.upload(name, b"".join(lines.values())))
+            file = self.retry(lambda: self._upload(name, b"".join(lines.values())))
             batch = _record_batch(self._cache, replace(batch, file=file))
-            id = self._endpoint.retry(create)
+            id = self.retry(create)
         except RequestProblemError as error:
             if not error.problem.passes:  # otherwise it may have been created: the next run looks for it
                 drop_batches(self._cache, [name])
             raise
         return _record_batch(self._cache, replace(batch, id=id))
+
+    def _upload(self, name: str, lines: bytes) -> str:
+        """Upload the requests of a batch, one JSON a line; return the id of the file."""
+        file = (f"{_NAME_KEY}-{name}.jsonl", lines, "application/jsonl")
+        body = self._ask("/files", lambda client: client.files.with_raw_response.create(file=file, purpose="batch"))
+        return _require_id(body)
+
+    def _create(self, name: str, file: str) -> str:
+        """Create a batch of an uploaded file; return its id."""
+        body = self._ask(
+            "/batches",
+            lambda client: client.batches.with_raw_response.create(
+                input_file_id=file, endpoint=CHAT_PATH, completion_window="24h", metadata={_NAME_KEY: name}
+            ),
+        )
+        return _require_id(body)
+
+    def _find(self, name: str, since: float) -> str | None:
+        """Return the id of the batch of this name among the account's, newest first, down to a Unix time."""
+        after: dict[str, str] = {}
+        for _ in range(_MOST_PAGES):
+            body = self._ask(
+                "/batches",
+                lambda client: client.batches.with_raw_response.list(limit=_PAGE, **after),  # type: ignore[arg-type]  # noqa: B023
+            )
+            page = [batch for batch in body.get("data") or [] if isinstance(batch, Mapping)]
+            for batch in page:
+                if as_mapping(batch.get("metadata")).get(_NAME_KEY) == name:
+                    return str(batch.get("id"))
+            oldest = _read_number(page[-1].get("created_at"), 0.0) if page else 0.0
+            if not body.get("has_more") or oldest < since - _SLACK:
+                return None
+            after = {"after": str(page[-1].get("id"))}
+        return None
+
+    def _ask(self, path: str, ask: "Callable[[OpenAI], Any]") -> Mapping[str, Any]:
+        try:
+            return _parse(self._chat.call(ask).http_response.text)
+        except RequestProblemError as error:
+            if error.problem.status not in _MISSING_STATUSES:
+                raise
+            problem = error.problem
+        raise ServiceError(
+            f"openai:{self._chat.model} at {self._chat.base_url} has no Batch API: {path} answers {problem}. "
+            "Set batch=false."
+        )

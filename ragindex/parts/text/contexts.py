@@ -129,4 +129,4 @@ class PassageContexts(PassageAnswers):
         failed = int(sum(sum(batch.column("failed").to_pylist()) for batch in batches))
         if failed:
             by = "was made by a rule, because the model gave none"
-            context.note(f"The context of {many(failed, 'passage')} {by}. Ask again with: ragindex index --rebuild")
+            context.note(f"The context of {many(failed, 'passage')} {by}. It is asked again with another model.")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from answering import answer_from_retrieval
 from built_retriever import built_retriever
 from made_dialogues import DOCUMENTS, LONGER, QUESTION, asked, ids, opened, read_tokens, script, shown
 from made_language import answering
@@ -60,7 +61,7 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
     with opened(tmp_path, server) as workspace:
         apart = asked(workspace, "self-ask(base=bm25)")
         seen = answer_question.build_context(apart.hits, apart.notes, 4_000, "small")
-        answer = answer_question.answer_from_retrieval(workspace.llm, QUESTION, apart, 4_000, model="small")
+        answer = answer_from_retrieval(workspace.llm, QUESTION, apart, 4_000, model="small")
         within = asked(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 2  # both calls of the second retriever are those of the first and of the reader
     assert (answer.answer, answer.passages) == ("Port Callan", {2: apart.hits[1].id})

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import pytest
 from command_line import TEXTS, failed, ragindex, write
 from openai_server import NATIVE, Answer, chat, embedding, usage
 from till import PAID, RERANKED, Till, billing, checked, of_comparison, open_desk
+
+from ragindex.encoders.openai_compatible import OpenAICompatible
+from ragindex.errors import ZeroPriceWarning
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
 
 ENCODER = PAID[:2]
 
@@ -264,3 +269,76 @@ def test_unknown_money_without_a_budget(till: Till, desk: Path) -> None:
     command = ("compare", "--questions", "questions.csv", "--index", "w", "--methods", "bm25,dense", "--json", "-")
     free, paid = ragindex(*command, "--encoder", "openai:unheard-of").json["methods"]
     assert (free["usage"]["index"]["money"], paid["usage"]["index"]["money"]) == (0.0, None)
+
+
+# ---------------------------------------------------------------- passages that are set aside
+
+
+def chats(till: Till) -> int:
+    return sum(request.path == "/v1/chat/completions" for request in till.server.requests)
+
+
+def test_set_aside_passage_is_listed_and_retried_on_request(till: Till, desk: Path) -> None:
+    """Two unusable answers are paid and then no more: syncs cost nothing, until --retry-failed, a new text or model."""
+    refused, command = ["Sarn is a river"], (*TOPICS, "openai:small", "--json", "-")
+    till.server.choose = lambda received, _: (
+        CUT if any(text in str(received.body) for text in refused) and received.body.get("model") == "small" else None
+    )
+    first = ragindex(*command)
+    assert (first.code, chats(till)) == (0, 3 + 2)
+    (note,) = (note for note in first.json["notes"] if "set aside" in note)
+    assert note.startswith(
+        "topics: 1 record could not be made and is set aside, because two charged answers cannot be "
+    )
+    assert note.endswith("To ask again: ragindex index --index w --retry-failed")
+    checked(till, first.json["spent"])
+    for _ in range(2):
+        assert ragindex(*command).json["spent"]["money"] == 0
+    assert ragindex("add", desk / "questions.txt", "--index", "w", "--as", "more", "--json", "-").code == 0
+    assert chats(till) == 5 + 1  # the new document
+    listed = ragindex("doctor", "--index", "w")
+    (row,) = (row for row in ragindex("doctor", "--index", "w", "--json", "-").json if row["state"] == "set aside")
+    assert row["what"].startswith("rivers/sarn.md")
+    assert row["detail"].startswith("topics: topic: small gave no usable answer: it was cut off")
+    hint = "To ask again about what is set aside: ragindex index --index w --retry-failed"
+    assert listed.out.splitlines()[-1] == hint
+
+    again = ragindex("index", "--index", "w", "--retry-failed", "--json", "-")
+    assert chats(till) == 6 + 2
+    assert again.json["parts"].keys() >= {"topics"}
+    assert [note for note in again.json["notes"] if "set aside" in note] == [note]
+    refused.clear()
+    assert ragindex(*command).json["spent"]["money"] == 0
+    assert ragindex("index", "--index", "w", "--retry-failed").code == 0
+    assert chats(till) == 8 + 1
+    assert [row for row in ragindex("doctor", "--index", "w", "--json", "-").json if row["state"] == "set aside"] == []
+
+
+def test_changed_passage_that_was_set_aside_is_asked_about(till: Till, desk: Path) -> None:
+    till.server.choose = lambda received, _: CUT if "barges with slate" in str(received.body) else None
+    command = (*TOPICS, "openai:small", "--json", "-")
+    assert ragindex(*command).code == 0
+    asked = chats(till)
+    write(desk / "notes", {"rivers/sarn.md": "# Sarn\n\nThe Sarn is a river that carries barges with salt."})
+    assert not [note for note in ragindex(*command).json["notes"] if "set aside" in note]
+    assert chats(till) == asked + 1
+
+
+@pytest.mark.parametrize("address", ["https://models.example.org/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1"])
+def test_price_of_zero_at_public_host_is_warned_of(
+    till: Till, desk: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    (desk / "prices.yaml").write_text("models:\n  small: {input: 0, output: 0}\n  vectors: {input: 0, output: 0}\n")
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        OpenAICompatibleChat(model="small").open()
+        OpenAICompatible(model="vectors").open()
+        OpenAICompatible(model="other", price=0).open()
+        OpenAICompatible(model="other", price=0.02).open()
+    named = [str(warning.message) for warning in caught if warning.category is ZeroPriceWarning]
+    sentence = (
+        "The price of {} at models.example.org is 0, so no --budget limits it. Set the price that this host charges."
+    )
+    expected = [sentence.format(name) for name in ("small", "vectors", "other")]
+    assert named == (expected if "example.org" in address else [])

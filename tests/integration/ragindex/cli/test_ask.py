@@ -8,7 +8,7 @@ import pytest
 import typer
 from built_retriever import built_retriever
 from click.testing import Result
-from command_line import ragindex
+from command_line import NOTHING_SPENT, ragindex
 from openai_server import KEY, OpenAIServer
 from typer.testing import CliRunner
 
@@ -93,7 +93,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
         "encoder": None,
         "llm": "offline",
         "rules": True,
-        "spent": {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0},
+        "spent": NOTHING_SPENT,
     }
 
 

@@ -10,7 +10,7 @@ from threading import Event, Thread, Timer
 import numpy as np
 import pytest
 import typer
-from command_line import build, failed, make_desk, ragindex, write
+from command_line import NOTHING_SPENT, build, failed, make_desk, ragindex, write
 
 from ragindex._util import distribution
 from ragindex.cli import main
@@ -432,7 +432,7 @@ def test_add_and_remove() -> None:
     assert ragindex("add", "new", "--as", "new", "--index", "w").out == "1 document added\n"
     assert ragindex("add", "new", "--index", "w", "--json", "-").json == {
         **{"added": 0, "changed": 0, "unchanged": 1, "reread": 0, "skipped": []},
-        "spent": {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0},
+        "spent": NOTHING_SPENT,
     }
     asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
     assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["new/mill.txt#0"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import build, failed, make_desk, ragindex, write
+from command_line import NOTHING_SPENT, build, failed, make_desk, ragindex, write
 from project import ROOT
 
 from ragindex._util import progress
@@ -206,7 +206,7 @@ def test_signals_print_what_was_spent(signals: tuple[int, ...], code: int, said:
     done = subprocess.run([sys.executable, "-c", _STOPPED, *arguments], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (code, b"")
     assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{said}\n"
-    spent = {"input_tokens": 7, "output_tokens": 0, "estimated": False, "money": 0.5}
+    spent = NOTHING_SPENT | {"input_tokens": 7, "money": 0.5}
     assert json.loads(Path("told.json").read_text()) == {"error": said, "exit_code": code, "spent": spent}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answering import answer_from_retrieval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_language import QUICK
@@ -24,7 +25,6 @@ from ragindex.llm.answer_question import (
     AnswerOutput,
     CitedAnswer,
     NumberedPassage,
-    answer_from_retrieval,
     answer_inputs,
     build_context,
 )

@@ -31,7 +31,7 @@ from ragindex.llm.cache import (
     summarize,
 )
 from ragindex.llm.prices import Price, Prices
-from ragindex.llm.tasks import Failure, Task
+from ragindex.llm.tasks import Failure, Task, retrying_failed
 from ragindex.types import Usage
 
 TEXT = {"text": "one two"}
@@ -137,7 +137,9 @@ def test_failures_are_replayed_until_they_are_to_be_tried_again(server: OpenAISe
     assert language.map(ECHO, [TEXT]) == [failure]
     assert language.map(ECHO, [TEXT]) == [failure]
     assert len(server.requests) == 2
-    with ledger.record_calls() as tally:
+    assert language.map(ECHO, [TEXT], again=True) == [replace(failure, set_aside=True)]
+    assert len(server.requests) == 2
+    with ledger.record_calls() as tally, retrying_failed():
         assert language.map(ECHO, [TEXT, {"text": "good"}], again=True) == [Echo(text="one two"), Echo(text="good")]
     assert len(server.requests) == 4
     assert (tally.calls, tally.replayed) == (4, 2)

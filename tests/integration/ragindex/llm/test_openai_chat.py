@@ -20,7 +20,7 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.output import schema_text
-from ragindex.llm.tasks import Failure, Task
+from ragindex.llm.tasks import Failure, Task, retrying_failed
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
 from ragindex.types import Usage
@@ -390,7 +390,13 @@ def test_bad_inputs_end_no_run(server: OpenAIServer, tmp_path: Path) -> None:
     ]
     bad.clear()
     asked = len(server.requests)
-    assert opened(server, path).map(ECHO, texts(20), again=True) == whole
+    (aside,) = (
+        at for at, answer in enumerate(opened(server, path).map(ECHO, texts(20), again=True)) if answer != whole[at]
+    )
+    assert aside == 8  # it has two charged answers, the refusal has one
+    assert len(server.requests) == asked + 3
+    with retrying_failed():
+        assert opened(server, path).map(ECHO, texts(20), again=True) == whole
     assert len(server.requests) == asked + 4
 
 

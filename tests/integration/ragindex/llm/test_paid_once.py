@@ -21,6 +21,8 @@ from rerank_server import reranking
 from ragindex.errors import StoreError
 from ragindex.llm import key_locks, openai_chat
 from ragindex.llm.cache import SQLiteCache
+from ragindex.llm.client import LLMClient
+from ragindex.llm.tasks import Failure, retrying_failed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -84,9 +86,14 @@ def test_failures_that_are_asked_again_are_paid_once_more_by_all(server: OpenAIS
     first, second = (opened(server, tmp_path / "calls.sqlite") for _ in range(2))
     server.faults.extend([chat(content="nothing")] * 2)
     first.map(ECHO, [{"text": "one"}])
+
+    def retry(model: LLMClient) -> list[Echo | Failure]:
+        with retrying_failed():
+            return model.map(ECHO, [{"text": "one"}] * 4, again=True)
+
     server.choose = Meeting(threading.Event())
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(one.map, ECHO, [{"text": "one"}] * 4, again=True) for one in (first, second)]
+        jobs = [pool.submit(retry, one) for one in (first, second)]
     assert [job.result() for job in jobs] == [[Echo(text="one")] * 4] * 2
     assert len(server.requests) == 3  # the question, its correction, and the question again
 

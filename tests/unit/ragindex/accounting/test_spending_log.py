@@ -49,6 +49,7 @@ def test_line_has_what_was_paid_and_is_private(folder: Path) -> None:
     assert line == {
         **{"command": "index", "index": "/data/w", "model": "small", "task": "extract"},
         **{"calls": 1, "input_tokens": 7, "output_tokens": 3, "money": 0.25, "estimated": False},
+        "possibly_charged": False,
     }
 
 

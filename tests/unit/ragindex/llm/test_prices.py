@@ -90,15 +90,20 @@ def test_own_money() -> None:
 
 def test_own_file_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAGINDEX_PRICES", raising=False)
-    with pytest.raises(UsageError, match='Add to a file named in RAGINDEX_PRICES, .*\'  "x:y": {input') as caught:
+    with pytest.raises(
+        UsageError, match='Add to a file named in RAGINDEX_PRICES, .*\'  "x:y": {input: PRICE'
+    ) as caught:
         load_prices().require("x:y")
-    line = str(caught.value).rpartition("this one: '")[2].rstrip("'")
+    line = str(caught.value).rpartition("its prices: '")[2].rstrip("'")
     own = tmp_path / "prices.yaml"
     own.write_text(f"models:\n{line}\n  gpt-4o-mini: {{input: 7, output: 8}}\n")
+    with pytest.raises(DataError, match="models.x:y.input"):
+        load_prices(own)  # as printed, it is no price
+    own.write_text(own.read_text().replace("PRICE", "3"))
     monkeypatch.setenv("RAGINDEX_PRICES", str(own))
     prices = load_prices()
     assert prices == load_prices(own)
-    assert prices.models == {"x:y": Price(input=0, cached=0, output=0), "gpt-4o-mini": Price(input=7, output=8)}
+    assert prices.models == {"x:y": Price(input=3, output=3), "gpt-4o-mini": Price(input=7, output=8)}
     assert prices.money("gpt-4o-mini", 1_000_000, 0, 0) == 7.0
     prices.require("x:y")
     prices.require("gpt-5-mini")

@@ -39,7 +39,7 @@ class Model:
         answers: list[Word | Failure] = []
         for inputs in many:
             self.asked.append(inputs)
-            answers.append(Word(word=inputs["text"]) if inputs["text"] else Failure("word", "no text", "empty"))
+            answers.append(Word(word=inputs["text"]) if inputs["text"] else Failure("word", "no text", "empty", True))
             progress(1)
         return answers
 
@@ -50,8 +50,8 @@ class Context:
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def failed(self, id: str, reason: str) -> None:
-        self.failures[id] = reason
+    def failed(self, id: str, reason: str, *, set_aside: bool = False) -> None:
+        self.failures[id] = f"{reason}, set aside" if set_aside else reason
 
     def note(self, sentence: str, *, detail: bool = False) -> None:
         self.notes.append(sentence)
@@ -66,7 +66,7 @@ def ask(context: Context, texts: Mapping[str, str], progress: str = "") -> dict[
 def test_answers_and_failures_by_id(progress: str) -> None:
     context = Context()
     assert ask(context, {"a": "x", "b": "", "c": "y"}, progress) == {"a": Word(word="x"), "c": Word(word="y")}
-    assert context.failures == {"b": "no text"}
+    assert context.failures == {"b": "no text, set aside"}
     assert ask(context, {}, progress) == {}
     assert len(context.llm.asked) == 3
 

@@ -197,7 +197,7 @@ def test_where_a_model_gives_none_the_rule_does(server: OpenAIServer, tmp_path: 
         assert contexts(workspace, WORDS)["x#words2.1"] == "X\none a"
         assert notes(workspace, "contexts") == [
             "The context of 1 passage was made by a rule, because the model gave none. "
-            "Ask again with: ragindex index --rebuild"
+            "It is asked again with another model."
         ]
 
 

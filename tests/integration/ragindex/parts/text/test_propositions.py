@@ -172,9 +172,11 @@ def test_a_failure_at_any_step_fails_the_passage_alone(task: str, server: OpenAI
     assert {row["passage_ids"][0] for row in rows(workspace, Vectors(of=Propositions()), "passage_ids")} == {"1"}
     server.choose = lambda received, earlier: None
     workspace.build(scheme, Vectors(of=Propositions()))
+    assert list(workspace.set_aside()["propositions"]) == ["2"]
+    workspace.build(scheme, Vectors(of=Propositions()), retry_failed=True)
     assert workspace.failures(scheme) == {}
     assert {row["passage_ids"][0] for row in rows(workspace, Vectors(of=Propositions()), "passage_ids")} == {"1", "2"}
-    assert len(server.requests) == 3 + 3 + 2  # three a passage; the step that failed was asked twice more
+    assert len(server.requests) == 3 + 3 + 2  # three a passage; the step that failed was asked twice before
 
 
 def test_a_paragraph_may_stay_as_it_is(server: OpenAIServer, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_call_a_passage_and_again_for_what_changed(server: OpenAIServer, tmp_p
     assert len(server.requests) == 4
 
 
-def test_a_topic_that_fails_is_counted_and_asked_for_at_the_next_sync(server: OpenAIServer, tmp_path: Path) -> None:
+def test_failed_topic_is_counted_and_retried_on_request(server: OpenAIServer, tmp_path: Path) -> None:
     def choose(received: Received, earlier: int) -> Any:
         return chat(content="{}") if "~0,0,1" in json.dumps(received.body) else None
 
@@ -122,6 +122,8 @@ def test_a_topic_that_fails_is_counted_and_asked_for_at_the_next_sync(server: Op
     assert failed(workspace, "topics") == ["a"]
     server.choose = lambda received, earlier: None
     workspace.build(Topics())
+    assert failed(workspace, "topics") == ["a"]
+    workspace.build(Topics(), retry_failed=True)
     assert topics(workspace) == {"a#topic": "@0,0,1", "b#topic": "@0,1,0"}
     assert failed(workspace, "topics") == []
 

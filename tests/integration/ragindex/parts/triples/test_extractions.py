@@ -189,12 +189,14 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
     assert len(server.requests) == 4  # the one that failed was asked twice
 
-    workspace.build(*parts)  # it fails again
+    workspace.build(*parts)  # it is set aside
+    assert len(server.requests) == 4
+    workspace.build(*parts, retry_failed=True)  # it fails again
     assert list(workspace.failures(BM25(over=Triples()))["extractions"]) == ["2"]
     assert len(server.requests) == 6  # what was answered is not asked again
 
     sulking.clear()
-    assert workspace.build(*parts).made == 3  # one passage in each of three parts
+    assert workspace.build(*parts, retry_failed=True).made == 3  # one passage in each of three parts
     assert workspace.failures(BM25(over=Triples())) == {}
     assert found(workspace, "tea") == ["2#t0000"]
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000", "2#t0000"]]
