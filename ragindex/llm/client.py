@@ -106,6 +106,21 @@ class LLMClient(LLM):
                 request = request if last else _build_retry(request, answer, error)
         return WantedCall(unusable, first=False) if again and unusable else None
 
+    def find_answer(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0) -> Output | None:
+        """Return the usable answer that the cache has for an input; None if `run` would pay. Records nothing."""
+        request = self._request(task, inputs, repeat)
+        for _ in range(2):  # the request, and the corrected one
+            answer, _ = self._calls.find(self._calls.key(task, request))
+            if answer is None:
+                return None
+            try:
+                return _parse_output(task, answer, _is_cut(request, answer)).output
+            except UnusableError as error:
+                if error.kind == "refusal":
+                    return None
+                request = _build_retry(request, answer, error)
+        return None
+
     def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
         messages, plain = tuple(render_messages(task, inputs)), task.read is not None

@@ -118,9 +118,9 @@ def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path
     assert (index.output_tokens, index.counted) == (0, True)
     questions = sum(count_tokens(query.text) for query in data.queries)
     assert [(one.task, one.calls, one.input_tokens) for one in asked] == [
-        ("encoding, dense", 4, questions),
-        ("encoding, hybrid", 4, questions),
+        ("encoding, questions", 4, questions),  # once for all methods of a comparison
     ]
+    assert asked[0].methods == ("dense", "hybrid")
 
 
 def test_an_encoder_that_costs_nothing_has_no_estimate() -> None:
