@@ -11,6 +11,7 @@ from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.counting import Counting
+from ragindex.encoders.vector_cache import remember_paid_questions
 from ragindex.errors import DataError, UsageError
 from ragindex.estimate import Estimate, Pricing, price_calls
 from ragindex.estimate_left import find_payees, open_paid
@@ -57,7 +58,8 @@ def prepare_pool(
     """
     plan = make_plan(settings)
     bare = None if data is None else replace(data, gold=None)
-    with prepare_index(settings, bare, None, parse_budget(settings.budget)) as index:
+    budget = parse_budget(settings.budget)
+    with prepare_index(settings, bare, None, budget) as index, remember_paid_questions():
         experiment = load_experiment(settings, bare, plan, index)
         pool = load_pool(out)
         if pool is not None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ragindex._util.time_limit import TimeLimitError, limit_time
 from ragindex.accounting import ledger
+from ragindex.encoders.vector_cache import remember_paid_questions
 from ragindex.errors import BudgetError, UsageError
 from ragindex.index.parts import tasks_of
 from ragindex.llm.budget import parse_budget
@@ -28,7 +29,7 @@ from ragindex_eval.recommend.decide import choose, confirm, describe_changes, fi
 from ragindex_eval.recommend.prices import broken_constraint, price_candidates
 from ragindex_eval.recommend.question_order import split_questions
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.timing import cost_of_answers
+from ragindex_eval.recommend.timing import TIMED, cost_of_answers
 from ragindex_eval.recommend.trials import try_on_parts
 from ragindex_eval.recommend.values import Candidate, Costs, RaceStep, Recommendation
 from ragindex_eval.results.model import Interval, MethodAnswer
@@ -90,7 +91,8 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     candidates = _price(chosen_from, data, folder, settings, rules, progress)
     plan = Plan(tuple(Method(candidate.label, candidate.scheme, True) for candidate in candidates), ())
     budget = parse_budget(settings.budget)
-    with prepare_index(settings, data, None, budget) as index:
+    timed = (query.text for query in racing[:TIMED])
+    with prepare_index(settings, data, None, budget) as index, remember_paid_questions(timed):
         raced = tuple(hash_question(query.text) for query in racing)
         new = not uses.path.exists()
         record_race(uses, RacedQuestions(datetime.now(UTC).isoformat(timespec="seconds"), data.questions_file, raced))

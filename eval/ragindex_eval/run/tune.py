@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragindex._util.progress import progress_bar
+from ragindex.encoders.vector_cache import remember_paid_questions
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever, Scheme
@@ -83,7 +84,7 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Plugin
     scheme = make_method(bases)
     if data is not None:
         _require_enough(len(list_judged(data)))
-    with prepare_index(settings, data, None, None) as index:
+    with prepare_index(settings, data, None, None) as index, remember_paid_questions():
         experiment = load_experiment(settings, data, Plan((), ()), index)
         index.build(scheme)
         judged = collect_judged(index, experiment.dataset, bases, settings.k[-1])
