@@ -290,6 +290,12 @@ def price_calls(tally: ledger.Tally, task: Task[Any], pricing: "Pricing") -> lis
     return [] if counts is None else [pricing.price(task.name, counts, _Scaling(), task, from_corpus=True)]
 
 
+def _describe_schema(task: Task[Any] | None) -> str:
+    """Return the schema of a task's answer, "" without a task."""
+    output: Any = None if task is None else task.output
+    return "" if output is None else schema_text(output)
+
+
 def _count_answering(llm: LLM, inputs: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
     with ledger.record_calls() as tally:
         llm.map(answer_question.ANSWER, inputs)
@@ -461,7 +467,7 @@ class Pricing:
         drawn = _DRAWN if part_of_corpus else 1.0
         of_prompts = drawn * (_EXACT if from_corpus else _OF_ANSWERS if sampled else _ASSUMED)
         of_answers = drawn * spread
-        schema = 0 if task is None else tokens.count_text_tokens(schema_text(task.output), self.name).tokens
+        schema = tokens.count_text_tokens(_describe_schema(task), self.name).tokens
         low = self._money(counts.calls, counts.read / of_prompts, counts.written / of_answers)
         high = self._money(
             counts.calls * _RETRIED,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from ragindex._util.redaction import hide_secrets
+from ragindex.types import Usage
 from ragindex_eval.metrics import answers
 from ragindex_eval.results.model import (
     COSTS,
     LATENCY,
+    NO_USAGE,
     Comparison,
     DatasetFacts,
     MethodResult,
@@ -207,7 +209,14 @@ def summary_metrics(study: Study) -> Mapping[str, float]:
         "methods": max(len(comparison.methods) for comparison in study.comparisons),
         "failed_methods": sum(len(comparison.failed) for comparison in study.comparisons),
         "questions": sum(comparison.dataset.questions for comparison in study.comparisons),
+        **spent_metrics(sum((comparison.spent for comparison in study.comparisons), NO_USAGE)),
     }
+
+
+def spent_metrics(spent: Usage) -> dict[str, float]:
+    """Return what a run paid in all, as `usage/spent/money`; an unknown amount is left out."""
+    costs = {name: getattr(spent, name) for name in COSTS}
+    return {f"usage/spent/{name}": float(cost) for name, cost in costs.items() if cost is not None}
 
 
 # ---------------------------------------------------------------- data sets

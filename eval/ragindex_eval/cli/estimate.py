@@ -106,9 +106,9 @@ def estimate_command(
         index.mkdir(parents=True, exist_ok=True)
     cache = NoCache() if index is None else SQLiteCache(index / CALLS)
     setting = LLMSettings(cache=cache, budget=parse_budget(budget), seed=seed)
-    known = {"encoder": encoder, "language": language}
-    named = {name: value for name, value in known.items() if value is not None}
-    settings = CompareSettings(llm=llm, read=read_answers, reader_tokens=reader_tokens, seed=seed, **named)
+    settings = CompareSettings(
+        llm=llm, encoder=encoder, language=language, read=read_answers, reader_tokens=reader_tokens, seed=seed
+    )
     asked = dataset or Dataset(corpus.name, corpus, (), None, "")
     with tempfile.TemporaryDirectory() as nowhere:
         found = estimate_comparison(

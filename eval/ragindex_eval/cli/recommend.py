@@ -23,12 +23,13 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
-from ragindex.errors import UsageError
+from ragindex.errors import BudgetError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
+from ragindex_eval.format import join_names
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.mlflow_tracking import describe_tracker
 from ragindex_eval.recommend.candidates import DEFAULT, choose_candidates
@@ -36,7 +37,7 @@ from ragindex_eval.recommend.mlflow_run import track_recommendation
 from ragindex_eval.recommend.recommend import Progress, recommend
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import describe_standing, render_recommendation
-from ragindex_eval.recommend.values import Recommendation
+from ragindex_eval.recommend.values import LARGER_BUDGET, Recommendation
 from ragindex_eval.run.conclude import list_file_notes
 from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.grid import require_all_read
@@ -163,6 +164,9 @@ def recommend_command(
             console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
 
     write_result(value, json_file, show)
+    if found.over_budget:
+        names = join_names([candidate.label for candidate in found.over_budget])
+        raise BudgetError(f"The budget did not suffice for {names}, of which nothing is known. {LARGER_BUDGET}")
     require_all_read(len(dataset.skipped), settings.skip_bad)
 
 

@@ -105,7 +105,8 @@ def _figures(recommendation: Recommendation, seconds: float) -> dict[str, float]
     """Return the figures of the decision; unknown ones are left out."""
     figures: dict[str, float | None] = {
         "duration_seconds": seconds,
-        "questions_asked": recommendation.spent,
+        "questions_asked": recommendation.questions_asked,
+        **values.spent_metrics(recommendation.paid),
         "questions_of_full_comparison": recommendation.full,
         **{f"methods/{label}/more_questions": count for label, count in recommendation.more_questions.items()},
     }

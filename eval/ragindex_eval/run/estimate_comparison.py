@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ragindex.accounting import ledger
 from ragindex.counting import Counting
@@ -92,7 +92,7 @@ def _estimate_asking(
     thorough: bool,
 ) -> list[Estimate]:
     """Estimate what the methods, and the reader, ask the language model for the questions that are left."""
-    chunking = data.corpus.chunking
+    chunking: Chunking | Literal["default"] | None = data.corpus.chunking
     paid = None if settings.no_cache else open_paid(folder, model, setting)
     left = {label: list(data.queries) for label in schemes}
     if read_manifest(folder) is not None and not settings.no_cache:

@@ -50,10 +50,8 @@ def run_study(
         if approve is not None:
             if len(corpora) == 1:  # of several, one after the other is in memory
                 comparisons = list(comparisons)
-                estimating = comparisons
-            else:
-                estimating = _list_all(corpora, settings)
-            approve(lambda: [estimate for each, data in estimating for estimate in _estimate(each, data)])
+            again = comparisons if len(corpora) == 1 else _list_all(corpora, settings)
+            approve(lambda: [estimate for each, data in again for estimate in _estimate(each, data)])
         for comparison, data in comparisons:
             told = None if watch is None else partial(watch, len(found))
             found.append(evaluate(comparison, data, budget=budget, watch=told))
