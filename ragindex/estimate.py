@@ -397,15 +397,44 @@ _THINKS = regex.compile(r"(?:^|/)(?:gpt-5(?!.*chat)|o[134](?:-|$)|deepseek-reaso
 """Names of models that think before they answer."""
 _THOUGHTS: Mapping[str | None, int] = {None: 450, "none": 0, "minimal": 50, "low": 200, "medium": 450, "high": 1500}
 """Tokens that they are assumed to think, by reasoning effort; answers to the project's prompts are short."""
-_EXACT, _DRAWN, _OF_ANSWERS, _ASSUMED = 1.02, 1.06, 1.18, 1.4
+_EXACT, _DRAWN, _OF_ANSWERS, _ASSUMED = 1.02, 1.06, 1.15, 1.33
 """By what a figure may be too low or too high: counted, from a part of the corpus, made from answers, assumed."""
-_LENGTHS: Mapping[str, float] = {}
-"""How long a model's answers are, as a multiple of those of rules, by task."""
 _LEAST_SAMPLED = 1.08
 _SPREAD_OF_LENGTHS = 0.5
 """The standard deviation of answers' lengths, as a share of their mean: about that of triples and summaries."""
 _RETRIED = 1.02
 """Answers that cannot be used are asked for again: about one in fifty."""
+_SAMPLE_OF_CALLS = 20
+"""So many calls of a sample weigh as much as what is typical, where answers decide how many calls there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Typical:
+    """How often a model is asked and how long its answers are, as multiples of what rules do."""
+
+    calls: float = 1.0
+    length: float = 1.0
+
+
+_TYPICAL: Mapping[str, _Typical] = {
+    "extract": _Typical(length=0.95),
+    "extract_names": _Typical(length=0.95),
+    "extract_relations": _Typical(length=0.95),
+    "entities": _Typical(length=1.3),
+    "propositions": _Typical(length=2.9),
+    "rewrite": _Typical(length=0.9),
+    "summary": _Typical(length=1.8),
+    "community_report": _Typical(calls=0.25, length=0.8),
+    "same_as": _Typical(calls=0.6),
+    "question-entities": _Typical(length=1.15),
+    "thought": _Typical(calls=1.1, length=1.4),
+    "follow-ups": _Typical(length=1.3),
+    "rerank": _Typical(length=1.5),
+    "gear-read": _Typical(calls=1.2, length=5.0),
+    "gear-reason": _Typical(calls=1.1, length=1.25),
+    "gear-rewrite": _Typical(calls=0.6, length=0.65),
+}
+"""Of answers of two models, beside those of rules over the same passages; other tasks are taken to be as of rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,19 +480,23 @@ class Pricing:
         for; for others, and for answers, what `docs/decisions/0146-intervals-of-estimates.md` says.
         """
         rules, real = scaling.rules, scaling.real
-        sampled = real is not None and (rules is None or (rules.read > 0 and rules.written > 0))
-        length, rounds = _LENGTHS.get(task.name if task else "", 1.0), 1.0
-        if sampled and real is not None and rules is None:  # the rules never ask what the model asks
-            counts, read, written = real.times(scaling.factor), real.read, real.written
-            counts, spread = counts, _ASSUMED
-        elif sampled and real is not None and rules is not None:
-            rounds = real.calls / rules.calls
-            read, written = real.read / rules.read, real.written / rules.written
-            spread = max(_LEAST_SAMPLED, 1 + _SPREAD_OF_LENGTHS / max(1.0, real.calls) ** 0.5)
-            counts = _Counts(counts.calls * rounds, counts.read * read, counts.written * written)
+        typical = _TYPICAL.get(task.name if task else "", _Typical())
+        spread = _ASSUMED
+        if real is not None and real.calls and (rules is None or not rules.calls):
+            counts = real.times(scaling.factor)  # the rules never ask what the model asks
+        elif real is not None and real.calls and rules is not None:
+            asked = 1.0 if from_corpus else _blend(real.calls, rules.calls, typical.calls)
+            counts = _Counts(
+                counts.calls * asked,
+                counts.read * asked * _ratio(real.read / real.calls, rules.read / rules.calls),
+                counts.written * asked * _ratio(real.written / real.calls, rules.written / rules.calls),
+            )
+            spread = max(_LEAST_SAMPLED, 1 + _SPREAD_OF_LENGTHS / real.calls**0.5)
         else:
-            counts = _Counts(counts.calls, counts.read, counts.written * length + counts.calls * self.thoughts)
-            spread = _ASSUMED
+            asked = 1.0 if from_corpus else typical.calls
+            written = counts.written * asked * typical.length + counts.calls * asked * self.thoughts
+            counts = _Counts(counts.calls * asked, counts.read * asked, written)
+        sampled = real is not None and real.calls > 0
         drawn = _DRAWN if part_of_corpus else 1.0
         of_prompts = drawn * (_EXACT if from_corpus else _OF_ANSWERS if sampled else _ASSUMED)
         of_answers = drawn * spread
@@ -492,6 +525,15 @@ class Pricing:
         return self.prices.money(
             self.name, round(read), 0, round(written), batched=self.batched, requests=max(1, round(calls))
         )
+
+
+def _blend(real: float, rules: float, typical: float) -> float:
+    """Return how often a model is asked for each time that rules are, from a sample and from what is typical."""
+    return (real + _SAMPLE_OF_CALLS * typical) / (rules + _SAMPLE_OF_CALLS)
+
+
+def _ratio(real: float, rules: float) -> float:
+    return real / rules if rules else 1.0
 
 
 # ---------------------------------------------------------------- encoders
