@@ -154,7 +154,7 @@ def estimate(
             pricing.price(
                 task,
                 counts.times(share),
-                _Scaling(by_rules.get(task), in_earnest.get(task)),
+                _Scaling(by_rules.get(task), in_earnest.get(task), len(corpus.documents) / max(1, len(chosen))),
                 tasks.get(task),
                 from_corpus=task in first,
                 part_of_corpus=share > 1,
@@ -485,7 +485,7 @@ class Pricing:
         if real is not None and real.calls and (rules is None or not rules.calls):
             counts = real.times(scaling.factor)  # the rules never ask what the model asks
         elif real is not None and real.calls and rules is not None:
-            asked = 1.0 if from_corpus else _blend(real.calls, rules.calls, typical.calls)
+            asked = 1.0 if from_corpus else _blend(real.calls, rules.calls, typical.calls, scaling.factor)
             counts = _Counts(
                 counts.calls * asked,
                 counts.read * asked * _ratio(real.read / real.calls, rules.read / rules.calls),
@@ -527,9 +527,13 @@ class Pricing:
         )
 
 
-def _blend(real: float, rules: float, typical: float) -> float:
-    """Return how often a model is asked for each time that rules are, from a sample and from what is typical."""
-    return (real + _SAMPLE_OF_CALLS * typical) / (rules + _SAMPLE_OF_CALLS)
+def _blend(real: float, rules: float, typical: float, factor: float) -> float:
+    """Return how often a model is asked for each time that rules are, from a sample and from what is typical.
+
+    A sample of everything (`factor` 1) counts alone.
+    """
+    weight = _SAMPLE_OF_CALLS * (1 - 1 / max(1.0, factor))
+    return (real + weight * typical) / (rules + weight)
 
 
 def _ratio(real: float, rules: float) -> float:

@@ -227,16 +227,16 @@ def test_of_a_large_corpus_a_part_is_counted(server: OpenAIServer, corpus: Corpu
 
 
 def test_a_sample_of_questions_counts_the_rounds_of_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The model never finds the answer, so that it takes more rounds than the rules."""
+    """The model repeats its thought, which ends the rounds earlier than those of the rules."""
     data = datasets.read_dataset("world:50", limit=4)
     schemes = {"ircot": registry.scheme("ircot")}
     thinking = counting(monkeypatch, tmp_path, lambda body: '{"thought": "It has to be found who is meant."}')
     with thinking as server:
         (plain,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
         setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
-        (sampled,) = estimate_questions(
-            data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=4, chunking=None
-        )
-        assert len(server.requests) > plain.calls
-        assert plain.calls < sampled.calls <= len(server.requests)
-        assert (sampled.task, sampled.basis) == ("thought, ircot", "sampled")
+        (sampled,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=4)
+        assert plain.calls > 8
+        assert sampled.calls == len(server.requests) == 8  # all questions are sampled: two rounds each
+        assert (sampled.task, sampled.basis, plain.basis) == ("thought, ircot", "sampled", "assumed")
+        (half,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=2)
+        assert 8 < half.calls < plain.calls  # the rest is as of rules
