@@ -213,10 +213,14 @@ def summary_metrics(study: Study) -> Mapping[str, float]:
     }
 
 
-def spent_metrics(spent: Usage) -> dict[str, float]:
-    """Return what a run paid in all, as `usage/spent/money`; an unknown amount is left out."""
-    costs = {name: getattr(spent, name) for name in COSTS}
-    return {f"usage/spent/{name}": float(cost) for name, cost in costs.items() if cost is not None}
+def spent_metrics(spent: Usage, before: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Return what a run paid in all, as `usage/spent/money`; an unknown amount is left out.
+
+    `before` are the metrics of a run that goes on: what was paid then is added.
+    """
+    costs = {f"usage/spent/{name}": getattr(spent, name) for name in COSTS}
+    earlier = before or {}
+    return {name: float(cost) + earlier.get(name, 0.0) for name, cost in costs.items() if cost is not None}
 
 
 # ---------------------------------------------------------------- data sets

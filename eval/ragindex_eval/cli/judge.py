@@ -1,6 +1,7 @@
 """The command `judge`: a person, and a model, judge the documents that several methods find."""
 
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from ragindex._util.workers import use_workers
 from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import (
     command_spending,
+    command_tally,
     escape_markup,
     json_destination,
     print_note,
@@ -25,6 +27,7 @@ from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
+from ragindex_eval.judge.mlflow_run import track_judging
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
 from ragindex_eval.judge.pool import Pool
 from ragindex_eval.judge.prepare import estimate_judging, prepare_pool, read_model_run
@@ -91,12 +94,15 @@ def judge_command(
         require_all_installed(("starlette", "uvicorn"), "ragindex judge --page")
     if index is None and (Path(data) / MANIFEST_FILE).is_file():
         given = {**given, "index": Path(data), "data": None}
-    settings = make_settings({"k": _CUTOFFS, **given})
+    settings, started = make_settings({"k": _CUTOFFS, **given}), time.time()
     pool, language, folder = _prepare(settings, depth, out, Approval(yes, budget, dry_run, json_file))
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         _judge(JudgingSession(pool, out, count, language), page=page)
-    found = _estimate(pool, out)
+    found, paid = _estimate(pool, out), command_tally().spent
+    if paid.money != 0:
+        name = folder.name if settings.data is None else Path(settings.data).name
+        track_judging(name, pool.source, found, settings.llm, paid, started, time.time() - started)
     value = {**found.to_json(), "out": str(out), "spent": command_spending()}
     write_result(value, json_file, lambda: _show(found, settings, folder, out))
 

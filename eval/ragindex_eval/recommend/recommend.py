@@ -20,7 +20,7 @@ from ragindex.estimate import add_up
 from ragindex.estimate_left import estimate_left
 from ragindex.index.parts import paid_by, tasks_of, uses_encoder
 from ragindex.interfaces.llm import PaidPlugin
-from ragindex.llm.budget import parse_budget
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex.plugins import registry
 from ragindex.plugins.base import asks_service
 from ragindex.types import Query
@@ -83,6 +83,12 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
     `ragindex_eval.run.pipeline.evaluate`.
     """
+    with ledger.record_calls(paid_only=True) as paid:
+        found = _recommend(settings, rules, data, progress)
+    return replace(found, paid=paid.spent)
+
+
+def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
     rules.require_metric(settings.k)
     chosen_from = choose_candidates(settings)
     folder = settings.index or default_index(data.name)
@@ -91,15 +97,11 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     uses = find_ledger(settings.questions, data, folder)
     racing, kept = _split(data, uses, settings, rules)
     _tell_of_questions(len(racing), rules, progress)
-    candidates = _price(chosen_from, data, folder, settings, rules, progress)
-    plan = Plan(tuple(Method(candidate.label, candidate.scheme, True) for candidate in candidates), ())
     budget = parse_budget(settings.budget)
+    candidates = _price(chosen_from, data, folder, settings, rules, progress, budget)
+    plan = Plan(tuple(Method(candidate.label, candidate.scheme, True) for candidate in candidates), ())
     timed = (query.text for query in racing[:TIMED])
-    with (
-        prepare_index(settings, data, None, budget) as index,
-        remember_paid_questions(timed),
-        ledger.record_calls(paid_only=True) as paid,
-    ):
+    with prepare_index(settings, data, None, budget) as index, remember_paid_questions(timed):
         raced = tuple(hash_question(query.text) for query in racing)
         new = not uses.path.exists()
         record_race(uses, RacedQuestions(datetime.now(UTC).isoformat(timespec="seconds"), data.questions_file, raced))
@@ -117,10 +119,8 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
         found = replace(found, race=race)
         if sealed is not None:
             sealed_uses = find_ledger(settings.holdout, data, index.folder)
-            found = _use_sealed(found, sealed, rules, sealed_uses, progress, reuse=settings.reuse_holdout)
-        else:
-            found = _confirm(found, experiment, rules, kept, uses)
-        return replace(found, paid=paid.spent)
+            return _use_sealed(found, sealed, rules, sealed_uses, progress, reuse=settings.reuse_holdout)
+        return _confirm(found, experiment, rules, kept, uses)
 
 
 def _use_sealed(
@@ -184,9 +184,10 @@ def _price(
     settings: CompareSettings,
     rules: RecommendRules,
     progress: Progress,
+    budget: Budget | None,
 ) -> list[Candidate]:
     """Estimate the costs of the candidates; `folder` is that of the index, which need not exist."""
-    priced, building = price_candidates(candidates, data.corpus, settings, folder)
+    priced, building = price_candidates(candidates, data.corpus, settings, folder, budget)
     found = [_drop_broken(one, rules) for one in sort_by_price(priced)]
     for one in found:
         if one.state == "constraint":
