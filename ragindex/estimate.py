@@ -1,46 +1,54 @@
-"""Estimates of what LLM calls would cost, before any money is spent.
+"""Estimates of what paid calls would cost, before any money is spent.
 
 The parts are built in a temporary folder with the offline rules, and every call that the LLM would receive is counted
-with its tokenizer. The count is exact for prompts made from the corpus alone. Rules cannot know how long the LLM's
-answers are, nor the prompts made from those answers. These are measured on a sample of documents that is sent to the
-LLM; the responses are cached. The counts are scaled by the ratio of the LLM's tokens to the rules' tokens on the
-sample, so a prompt that depends on no answer keeps its exact count.
+with its tokenizer; answers that an index has paid for already cost nothing. The count is exact for prompts made from
+the corpus alone. Rules cannot know how long the LLM's answers are, nor the prompts made from those answers. These are
+measured on a sample that is sent to the LLM, whose responses are cached: the counts are scaled by the ratio of the
+LLM's tokens to the rules' tokens on the sample, so a prompt that depends on no answer keeps its exact count. Without a
+sample they are assumed. How sure each figure is, is its interval (docs/decisions/0146-intervals-of-estimates.md).
 """
 
-import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, Literal, TypeAlias
 
-import numpy as np
-from pydantic import Field
+import regex
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.encoders.common import normalize_rows
+from ragindex.counting import ENCODING, Counting, CountingEncoder, CountingRules
 from ragindex.errors import ServiceError, UsageError
 from ragindex.index.index import Index
-from ragindex.index.parts import tasks_of, topological_order, uses_encoder
-from ragindex.interfaces import Encoder, EncoderPlugin, Floats, Part, Scheme
+from ragindex.index.parts import inputs_of, parts_of, tasks_of, topological_order, uses_encoder
+from ragindex.interfaces import Part, Scheme
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.llm import answer_question, tokens
-from ragindex.llm.offline import OfflineRules
+from ragindex.llm.output import schema_text
 from ragindex.llm.prices import Prices
-from ragindex.llm.tasks import Output, Task, render_messages
+from ragindex.llm.tasks import Task
+from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin, asks_service
-from ragindex.types import Document, Query
+from ragindex.types import Chunking, Document, Query
+
+Basis: TypeAlias = Literal["counted", "sampled", "assumed"]
+ChunkingChoice: TypeAlias = Chunking | Literal["default", "corpus"] | None
+"""The chunking of an index; "corpus" is the one that suits the corpus."""
+Step: TypeAlias = Literal["index", "questions", "answers"]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The estimated calls, tokens and cost (in dollars) of one task.
 
-    Unless `sampled`, `output_tokens` counts the answers of the offline rules. `counted` says whether the model's own
-    tokenizer was used; otherwise token counts are approximate. `money` is None if the model has no known price;
-    `price_source` says where the price is from, "" if a price file does not say.
+    The cost lies between `money_low` and `money_high`. `basis` says how the figures were made: counted, sampled, or
+    assumed, where the lengths of answers are those of the offline rules. `counted` says whether the model's own
+    tokenizer was used; otherwise token counts are approximate. The money is None if the model has no known price;
+    `price_source` says where the price is from, "" if a price file does not say, and `price_date` from which day on it
+    holds. `methods` are the labels of the methods that need the calls: they are made once for all of them.
     """
 
     task: str
@@ -51,45 +59,110 @@ class Estimate:
     sampled: bool
     counted: bool
     price_source: str = ""
+    price_date: date | None = None
+    money_low: float | None = None
+    money_high: float | None = None
+    basis: Basis = "assumed"
+    methods: tuple[str, ...] = ()
+    step: Step = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The sum of estimates: tokens, and the money of those that have a price, with its interval.
+
+    `unpriced` are the tasks of models without a price.
+    """
+
+    tokens: int
+    money: float
+    low: float
+    high: float
+    unpriced: tuple[str, ...]
+
+
+def add_up(estimates: Iterable[Estimate]) -> Total:
+    """Add up estimates."""
+    each = list(estimates)
+    priced = [one for one in each if one.money is not None]
+    return Total(
+        sum(one.input_tokens + one.output_tokens for one in each),
+        sum(one.money or 0.0 for one in priced),
+        sum(one.money_low or 0.0 for one in priced),
+        sum(one.money_high or 0.0 for one in priced),
+        tuple(one.task for one in each if one.money is None),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    calls: int = 0
-    read: int = 0
-    written: int = 0
+    calls: float = 0
+    read: float = 0
+    written: float = 0
+
+    def times(self, factor: float) -> "_Counts":
+        return _Counts(self.calls * factor, self.read * factor, self.written * factor)
 
 
 def estimate(
     corpus: Corpus,
-    schemes: Sequence[Scheme],
+    schemes: Mapping[str, Scheme | Part[Any]] | Sequence[Scheme],
     llm: LLMPlugin,
     setting: LLMSettings,
     *,
     sample: int = 0,
     seed: int = 0,
     language: str | None = None,
+    chunking: ChunkingChoice = "corpus",
+    paid: LLM | None = None,
+    built: Iterable[Part[Any]] = (),
+    most_characters: int | None = None,
 ) -> list[Estimate]:
     """Estimate the cost of indexing `corpus` for `schemes` with `llm`: one Estimate per task; shared parts count once.
 
+    The schemes, or parts, may have labels of their own.
+
     With `sample`, that many documents are sent to the LLM and paid for; the responses are kept in the cache of
-    `setting`. An LLM that answers in batches is priced so, and answers the sample at once. Raises UsageError if `llm`
-    names no model (`offline`) or a task has no rule, and ServiceError if every request for the sample failed.
+    `setting`. An LLM that answers in batches is priced so, and answers the sample at once. What `paid` has in its cache
+    costs nothing, nor do the parts `built`. Of a corpus with more than `most_characters` a part is counted. Raises
+    UsageError if `llm` names no model (`offline`) or a task has no rule, and ServiceError if every request for the
+    sample failed.
     """
-    name, parts = _get_model_name(llm), _find_llm_parts(schemes)
-    prices = llm.price_list(setting.prices) if isinstance(llm, PaidPlugin) else setting.prices
-    counting = Counting(model=name)
-    indexing = _count_indexing(corpus.documents, corpus, parts, counting, LLMSettings(), language)
+    wanted = schemes if isinstance(schemes, Mapping) else {registry.label(scheme): scheme for scheme in schemes}
+    name, done = require_model(llm), list(built)
+    all_parts = [part for part in topological_order(_list_parts(wanted)) if "model" in part.uses]
+    parts = [part for part in all_parts if part not in done]
+    if not parts or not corpus.documents:
+        return []
+    chunking = corpus.chunking if chunking == "corpus" else chunking
+    pricing = Pricing.of(llm, setting, batched=llm.batches())
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
-    by_rules = _count_indexing(chosen, corpus, parts, counting, LLMSettings(), language) if chosen else {}
-    in_earnest = _count_indexing(chosen, corpus, parts, _ask_at_once(llm), setting, language) if chosen else {}
+    by_rules = _count_indexing(chosen, chunking, parts, Counting(model=name), LLMSettings(), language) if chosen else {}
+    in_earnest = _count_indexing(chosen, chunking, parts, _ask_at_once(llm), setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
+    counting = Counting.beside(name, paid)  # after the sample, which is paid for now
+    documents, share = _draw_documents(corpus.documents, most_characters, seed)
+    indexing = _count_indexing(documents, chunking, parts, counting, LLMSettings(), language)
+    tasks = {task.name: task for part in parts for task in part.tasks()}
+    paid_tasks = {task.name for part in all_parts for task in part.tasks()} - tasks.keys()
+    first = {task.name for part in parts if _asks_of_passages(part) for task in part.tasks()[:1]}
     return [
-        _scale_counts(task, counts, by_rules.get(task), in_earnest.get(task), prices, name, llm.batches())
+        replace(
+            pricing.price(
+                task,
+                counts.times(share),
+                _Scaling(by_rules.get(task), in_earnest.get(task), len(corpus.documents) / max(1, len(chosen))),
+                tasks.get(task),
+                from_corpus=task in first,
+                part_of_corpus=share > 1,
+            ),
+            methods=tuple(label for label, scheme in wanted.items() if _needs(scheme, task)),
+        )
         for task, counts in indexing.items()
+        if task not in paid_tasks
     ]
 
 
@@ -106,74 +179,127 @@ def estimate_questions(
     sample: int = 0,
     seed: int = 0,
     language: str | None = None,
+    chunking: ChunkingChoice = "corpus",
+    paid: LLM | None = None,
+    most_characters: int | None = None,
+    most_questions: int | None = None,
 ) -> list[Estimate]:
     """Estimate the cost of asking `queries` of each method in `schemes`, by label: one Estimate per task and method.
 
     Counted are the tasks that the methods run for questions and, if it `reads`, answering with `llm` from the top `k`
     hits. Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing;
-    the passages it finds have about the same length as the real ones. The method's own LLM tasks are estimated from the
-    rules alone. With `sample`, that many questions are sent to the LLM to be answered, and the responses are cached.
-    Raises UsageError if `llm` names no model (`offline`), a task has no rule, or a method asks a service.
+    the passages it finds have about the same length as the real ones. With `sample`, that many questions are sent to
+    the LLM, which then takes as many rounds as it does, and the responses are cached. Without, the rounds are those of
+    the rules. Of more than `most_questions` a part is asked, and of a corpus with more than `most_characters` a part is
+    built. Raises UsageError if `llm` names no model (`offline`), a task has no rule, or a method asks a service.
     """
-    name = _get_model_name(llm)
-    prices = llm.price_list(setting.prices) if isinstance(llm, PaidPlugin) else setting.prices
+    name = require_model(llm)
+    pricing = Pricing.of(llm, setting)
     asking = {label: scheme for label, scheme in schemes.items() if reads or tasks_of(scheme)}
     for label, scheme in asking.items():
         if asks_service(scheme):
             raise UsageError(f"{label} asks a service, and an estimate asks none. Leave it out of --methods.")
-    chosen = Random(seed).sample(range(len(queries)), min(sample, len(queries)))  # noqa: S311  # no secret
+    if not asking:
+        return []
+    chunking = corpus.chunking if chunking == "corpus" else chunking
+    documents, share = _draw_documents(corpus.documents, most_characters, seed)
+    drawn = _draw(queries, most_questions, seed)
+    factor = len(queries) / max(1, len(drawn))
+    chosen = _draw(queries, sample, seed) if sample else []
+    model = _ask_at_once(llm).open(setting) if chosen else None
     estimates: list[Estimate] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         Index.open(
-            Path(folder), llm=Counting(model=name), language=language, chunking=corpus.chunking, create=True
+            Path(folder), llm=Counting.beside(name, paid), language=language, chunking=chunking, create=True
         ) as index,
     ):
-        if asking:
-            index.add(corpus.documents)
-            index.build(*asking.values())
+        index.add(documents)
+        index.build(*asking.values())
+        rules = index.llm
+        assert isinstance(rules, CountingRules)  # noqa: S101  # Counting opens nothing else
         for label, scheme in asking.items():
+            retriever = scheme.open(index)
+            tasks = {task.name: task for task in tasks_of(scheme)}
             with ledger.record_calls() as tally:
-                retrievals = scheme.open(index).retrieve(queries, k)
-            estimates += [
-                _scale_counts(f"{task}, {label}", counts, None, None, prices, name)
-                for task, counts in _count_by_task(tally)
-            ]
+                retrievals = retriever.retrieve(drawn, k)
+            all_counts, by_rules, real = _count_by_task(tally), dict[str, _Counts](), dict[str, _Counts]()
+            if chosen and tasks:
+                with ledger.record_calls() as tally:
+                    retriever.retrieve(chosen, k)
+                by_rules = _count_by_task(tally)
+                rules.delegate = model
+                try:
+                    with ledger.record_calls() as tally:
+                        retriever.retrieve(chosen, k)
+                finally:
+                    rules.delegate = None
+                real = _count_by_task(tally)
+            for task in dict.fromkeys((*all_counts, *real)):
+                counts = all_counts.get(task, _Counts()).times(factor)
+                scaling = _Scaling(by_rules.get(task), real.get(task), len(queries) / max(1, len(chosen)))
+                found = pricing.price(
+                    f"{task}, {label}", counts, scaling, tasks.get(task), from_corpus=False, part_of_corpus=share > 1
+                )
+                estimates.append(replace(found, methods=(label,), step="questions"))
             if reads:
                 contexts = [
                     answer_question.build_context(retrieval.hits, retrieval.notes, reader_tokens, name)
                     for retrieval in retrievals
                 ]
-                readings = [
-                    answer_question.answer_inputs(query.text, context, index.language)
-                    for query, context in zip(queries, contexts, strict=True)
-                ]
-                estimates += _estimate_reading(readings, chosen, index.llm, llm.open(setting), label, prices, name)
+                readings = {
+                    query.id: answer_question.answer_inputs(query.text, context, index.language)
+                    for query, context in zip(drawn, contexts, strict=True)
+                }
+                sampled = [readings[query.id] for query in chosen if query.id in readings]
+                estimates += estimate_reading(
+                    list(readings.values()), sampled, rules, model, label, pricing=pricing, factor=factor
+                )
     return estimates
 
 
-def _estimate_reading(
+def estimate_reading(
     inputs: Sequence[Mapping[str, Any]],
-    chosen: Sequence[int],
+    sampled: Sequence[Mapping[str, Any]],
     rules: LLM,
-    model: LLM,
+    model: LLM | None,
     label: str,
-    prices: Prices,
-    name: str,
-) -> Iterator[Estimate]:
-    """Yield the estimate of answering the inputs `asked`; those with the numbers `chosen` are sent to the model."""
-    task, sampled = answer_question.ANSWER.name, [inputs[number] for number in chosen]
-    all_counts, by_rules, real = (
-        _count_answering(*counting) for counting in ((rules, inputs), (rules, sampled), (model, sampled))
+    *,
+    pricing: "Pricing",
+    factor: float = 1.0,
+) -> list[Estimate]:
+    """Estimate answering the `inputs` of the answer task; the `sampled` ones are sent to the model, if there are any.
+
+    The counts of the inputs stand for `factor` times as many.
+    """
+    task = answer_question.ANSWER
+    counts = _count_answering(rules, inputs).get(task.name)
+    if counts is None:
+        return []
+    by_rules = _count_answering(rules, sampled).get(task.name) if sampled else None
+    real = _count_answering(model, sampled).get(task.name) if sampled and model is not None else None
+    priced = pricing.price(
+        f"{task.name}, {label}", counts.times(factor), _Scaling(by_rules, real), task, from_corpus=True
     )
-    if task in all_counts:
-        yield _scale_counts(f"{task}, {label}", all_counts[task], by_rules.get(task), real.get(task), prices, name)
+    return [replace(priced, methods=(label,), step="answers")]
+
+
+def price_calls(tally: ledger.Tally, task: Task[Any], pricing: "Pricing") -> list[Estimate]:
+    """Estimate the calls of a task that `CountingRules` have counted; their prompts are exact."""
+    counts = _count_by_task(tally).get(task.name)
+    return [] if counts is None else [pricing.price(task.name, counts, _Scaling(), task, from_corpus=True)]
+
+
+def _describe_schema(task: Task[Any] | None) -> str:
+    """Return the schema of a task's answer, "" without a task."""
+    output: Any = None if task is None else task.output
+    return "" if output is None else schema_text(output)
 
 
 def _count_answering(llm: LLM, inputs: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
     with ledger.record_calls() as tally:
         llm.map(answer_question.ANSWER, inputs)
-    return dict(_count_by_task(tally))
+    return _count_by_task(tally)
 
 
 def has_tokenizer(model: str) -> bool:
@@ -181,7 +307,8 @@ def has_tokenizer(model: str) -> bool:
     return not tokens.count_text_tokens("word", model).estimated
 
 
-def _get_model_name(llm: LLMPlugin) -> str:
+def require_model(llm: LLMPlugin) -> str:
+    """Return the name of the model of an LLM. Raises UsageError if it names none (`offline`)."""
     name = getattr(llm, "model", None)
     if not isinstance(name, str):
         raise UsageError("An estimate needs an LLM, as --llm openai:MODEL. Rules cost nothing.")
@@ -193,15 +320,49 @@ def _ask_at_once(llm: LLMPlugin) -> LLMPlugin:
     return llm.model_copy(update={"batch": False}) if llm.batches() else llm
 
 
-def _find_llm_parts(schemes: Sequence[Scheme]) -> list[Part[Any]]:
-    """Return the parts that call an LLM, among the parts of `schemes` and their inputs."""
-    parts = topological_order([part for scheme in schemes for part in scheme.parts()])
-    return [part for part in parts if "model" in part.uses]
+# ---------------------------------------------------------------- what is counted
+
+
+def _list_parts(wanted: Mapping[str, Scheme | Part[Any]]) -> Iterator[Part[Any]]:
+    for each in wanted.values():
+        yield from parts_of(each)
+
+
+def _asks_of_passages(part: Part[Any]) -> bool:
+    """Return whether a part's first question is about passages as they are, so that rules make the same prompts."""
+    return not any("model" in source.uses for source in topological_order(inputs_of(part)))
+
+
+def _needs(wanted: Scheme | Part[Any], task: str) -> bool:
+    return any(task == own.name for part in topological_order(parts_of(wanted)) for own in part.tasks())
+
+
+def _draw(queries: Sequence[Query], most: int | None, seed: int) -> list[Query]:
+    if most is None or len(queries) <= most:
+        return list(queries)
+    places = Random(seed).sample(range(len(queries)), most)  # noqa: S311  # no secret
+    return [queries[place] for place in places]
+
+
+def _draw_documents(
+    documents: Sequence[Document], most_characters: int | None, seed: int
+) -> tuple[Sequence[Document], float]:
+    """Return the documents, or a sample of so many characters, and by what its counts are multiplied."""
+    size = sum(len(document.text) for document in documents)
+    if most_characters is None or size <= most_characters:
+        return documents, 1.0
+    drawn, drawn_size = list[Document](), 0
+    for document in Random(seed).sample(list(documents), len(documents)):  # noqa: S311  # no secret
+        if drawn and drawn_size + len(document.text) > most_characters:
+            continue
+        drawn.append(document)
+        drawn_size += len(document.text)
+    return drawn, size / max(1, drawn_size)
 
 
 def _count_indexing(
     documents: Sequence[Document],
-    corpus: Corpus,
+    chunking: Any,
     parts: Sequence[Part[Any]],
     llm: Any,
     setting: LLMSettings,
@@ -212,172 +373,271 @@ def _count_indexing(
         tempfile.TemporaryDirectory() as folder,
         ledger.record_calls() as tally,
         Index.open(
-            Path(folder), llm=llm, language=language, chunking=corpus.chunking, llm_settings=setting, create=True
+            Path(folder), llm=llm, language=language, chunking=chunking, llm_settings=setting, create=True
         ) as index,
     ):
         index.add(documents)
         if parts:
             index.build(*parts)
-    return dict(_count_by_task(tally))
+    return _count_by_task(tally)
 
 
-def _count_by_task(tally: ledger.Tally) -> Iterator[tuple[str, _Counts]]:
+def _count_by_task(tally: ledger.Tally) -> dict[str, _Counts]:
     counts: dict[str, _Counts] = {}
     for entry in (entry for entry in tally.entries if entry.task != ledger.EMBEDDING):
         count = counts.get(entry.task, _Counts())
         read, written = count.read + entry.input_tokens, count.written + entry.output_tokens
         counts[entry.task] = _Counts(count.calls + 1, read, written)
-    yield from counts.items()
+    return counts
 
 
-def _scale_counts(
-    task: str,
-    counts: _Counts,
-    rules: _Counts | None,
-    real: _Counts | None,
-    prices: Prices,
-    name: str,
-    batched: bool = False,
-) -> Estimate:
-    sampled = rules is not None and real is not None and rules.read > 0 and rules.written > 0
-    calls, read, written = counts.calls, counts.read, counts.written
-    if sampled and rules is not None and real is not None:
-        calls = round(calls * real.calls / rules.calls)
-        read, written = round(read * real.read / rules.read), round(written * real.written / rules.written)
-    money = prices.money(name, read, 0, written, batched=batched, requests=calls)
-    source = getattr(prices.find(name), "source", "")
-    return Estimate(task, calls, read, written, money, sampled, has_tokenizer(name), source)
+# ---------------------------------------------------------------- prices and intervals
+
+_THINKS = regex.compile(r"(?:^|/)(?:gpt-5(?!.*chat)|o[134](?:-|$)|deepseek-reasoner|deepseek-r1|qwq|magistral)")
+"""Names of models that think before they answer."""
+_THOUGHTS: Mapping[str | None, int] = {None: 450, "none": 0, "minimal": 50, "low": 200, "medium": 450, "high": 1500}
+"""Tokens that they are assumed to think, by reasoning effort; answers to the project's prompts are short."""
+_EXACT, _DRAWN, _OF_ANSWERS, _ASSUMED = 1.02, 1.06, 1.15, 1.33
+"""By what a figure may be too low or too high: counted, from a part of the corpus, made from answers, assumed."""
+_LEAST_SAMPLED = 1.08
+_SPREAD_OF_LENGTHS = 0.5
+"""The standard deviation of answers' lengths, as a share of their mean: about that of triples and summaries."""
+_RETRIED = 1.02
+"""Answers that cannot be used are asked for again: about one in fifty."""
+_SAMPLE_OF_CALLS = 20
+"""So many calls of a sample weigh as much as what is typical, where answers decide how many calls there are."""
 
 
-# ---------------------------------------------------------------- an LLM that only counts
+@dataclass(frozen=True, slots=True)
+class _Typical:
+    """How often a model is asked and how long its answers are, as multiples of what rules do."""
+
+    calls: float = 1.0
+    length: float = 1.0
 
 
-class Counting(LLMPlugin):
-    """An LLM plugin that answers with the offline rules and records the tokens a model would read and write."""
+_TYPICAL: Mapping[str, _Typical] = {
+    "extract": _Typical(length=0.95),
+    "extract_names": _Typical(length=0.95),
+    "extract_relations": _Typical(length=0.95),
+    "entities": _Typical(length=1.3),
+    "propositions": _Typical(length=2.9),
+    "rewrite": _Typical(length=0.9),
+    "summary": _Typical(length=1.8),
+    "community_report": _Typical(calls=0.25, length=0.8),
+    "same_as": _Typical(calls=0.6),
+    "question-entities": _Typical(length=1.15),
+    "thought": _Typical(calls=1.1, length=1.4),
+    "follow-ups": _Typical(length=1.3),
+    "rerank": _Typical(length=1.5),
+    "gear-read": _Typical(calls=1.2, length=5.0),
+    "gear-reason": _Typical(calls=1.1, length=1.25),
+    "gear-rewrite": _Typical(calls=0.6, length=0.65),
+}
+"""Of answers of two models, beside those of rules over the same passages; other tasks are taken to be as of rules."""
 
-    version: ClassVar[int] = 1
-    model: str = Field(description="Model whose tokenizer counts the tokens.")
 
-    def open(self, setting: LLMSettings | None = None) -> "CountingRules":
-        """Open the counting rules; no request is sent."""
-        return CountingRules(self.model)
+@dataclass(frozen=True, slots=True)
+class _Scaling:
+    """What rules and the model took on a sample; None without one. The sample's calls stand for `factor` times more."""
+
+    rules: _Counts | None = None
+    real: _Counts | None = None
+    factor: float = 1.0
 
 
-class CountingRules(OfflineRules):
-    """The LLM that `Counting` opens: offline rules that record token counts in the ledger."""
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What a model's calls cost: its prices, and how many tokens it thinks before it answers."""
 
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.id = f"counting for {model}"  # only used for temporary indexes
+    prices: Prices
+    name: str
+    thoughts: int
+    batched: bool = False
 
-    def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
-        """Return the task's rule. Raises UsageError if it has none."""
-        if task.rule is None:
-            raise UsageError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
-        return task.rule
+    @classmethod
+    def of(cls, llm: LLMPlugin, setting: LLMSettings, *, batched: bool = False) -> "Pricing":
+        """Return the pricing of an LLM. Raises UsageError if it names no model."""
+        name = require_model(llm)
+        prices = llm.price_list(setting.prices) if isinstance(llm, PaidPlugin) else setting.prices
+        effort = getattr(llm, "reasoning_effort", None)
+        thinks = effort is not None or _THINKS.search(name.lower()) is not None
+        return cls(prices, name, _THOUGHTS.get(effort, _THOUGHTS[None]) if thinks else 0, batched)
 
-    def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:
-        """Record the tokens of a question and its answer."""
-        read = tokens.count_message_tokens(render_messages(task, inputs), self.model)
-        answered = task.output.model_validate(output.model_dump()).model_dump_json(
-            include=set(task.output.model_fields)
+    def price(
+        self,
+        label: str,
+        counts: _Counts,
+        scaling: _Scaling,
+        task: Task[Any] | None,
+        *,
+        from_corpus: bool,
+        part_of_corpus: bool = False,
+    ) -> Estimate:
+        """Return the estimate of a task from its counts by rules, scaled by what a sample took.
+
+        The interval has for prompts that are made `from_corpus` the schema of the answer, which some services charge
+        for; for others, and for answers, what `docs/decisions/0146-intervals-of-estimates.md` says.
+        """
+        rules, real = scaling.rules, scaling.real
+        typical = _TYPICAL.get(task.name if task else "", _Typical())
+        spread = _ASSUMED
+        if real is not None and real.calls and (rules is None or not rules.calls):
+            counts = real.times(scaling.factor)  # the rules never ask what the model asks
+        elif real is not None and real.calls and rules is not None:
+            asked = 1.0 if from_corpus else _blend(real.calls, rules.calls, typical.calls, scaling.factor)
+            counts = _Counts(
+                counts.calls * asked,
+                counts.read * asked * _ratio(real.read / real.calls, rules.read / rules.calls),
+                counts.written * asked * _ratio(real.written / real.calls, rules.written / rules.calls),
+            )
+            spread = max(_LEAST_SAMPLED, 1 + _SPREAD_OF_LENGTHS / real.calls**0.5)
+        else:
+            asked = 1.0 if from_corpus else typical.calls
+            written = counts.written * asked * typical.length + counts.calls * asked * self.thoughts
+            counts = _Counts(counts.calls * asked, counts.read * asked, written)
+        sampled = real is not None and real.calls > 0
+        drawn = _DRAWN if part_of_corpus else 1.0
+        of_prompts = drawn * (_EXACT if from_corpus else _OF_ANSWERS if sampled else _ASSUMED)
+        of_answers = drawn * spread
+        schema = tokens.count_text_tokens(_describe_schema(task), self.name).tokens
+        low = self._money(counts.calls, counts.read / of_prompts, counts.written / of_answers)
+        high = self._money(
+            counts.calls * _RETRIED,
+            _RETRIED * (counts.read * of_prompts + counts.calls * schema),
+            _RETRIED * counts.written * of_answers,
         )
-        written = tokens.count_text_tokens(answered, self.model)
-        entry = ledger.CallRecord(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
-        ledger.record_call(replace(entry, replayed=True), 0.0)  # the call costs nothing
+        price = self.prices.find(self.name)
+        return Estimate(
+            label,
+            *(round(counts.calls), round(counts.read), round(counts.written)),
+            money=self._money(counts.calls, counts.read, counts.written),
+            sampled=sampled,
+            counted=has_tokenizer(self.name),
+            price_source=getattr(price, "source", ""),
+            price_date=getattr(price, "as_of", None),
+            money_low=low,
+            money_high=high,
+            basis="sampled" if sampled else "assumed",
+        )
+
+    def _money(self, calls: float, read: float, written: float) -> float | None:
+        return self.prices.money(
+            self.name, round(read), 0, round(written), batched=self.batched, requests=max(1, round(calls))
+        )
 
 
-_DIMENSIONS = 32
-_COUNTED = "counted encoding"  # the task of what is counted here and costs nothing
+def _blend(real: float, rules: float, typical: float, factor: float) -> float:
+    """Return how often a model is asked for each time that rules are, from a sample and from what is typical.
+
+    A sample of everything (`factor` 1) counts alone.
+    """
+    weight = _SAMPLE_OF_CALLS * (1 - 1 / max(1.0, factor))
+    return (real + weight * typical) / (rules + weight)
+
+
+def _ratio(real: float, rules: float) -> float:
+    return real / rules if rules else 1.0
+
+
+# ---------------------------------------------------------------- encoders
 
 
 def estimate_encoding(
     corpus: Corpus,
-    schemes: Mapping[str, Scheme],
+    schemes: Mapping[str, Scheme | Part[Any]],
     encoder: Plugin,
     prices: Prices,
     *,
     queries: Sequence[Query] = (),
     language: str | None = None,
+    chunking: ChunkingChoice = "corpus",
+    built: Iterable[Part[Any]] = (),
+    most_characters: int | None = None,
+    seed: int = 0,
 ) -> list[Estimate]:
-    """Estimate what encoding costs: one Estimate for the texts of the index, and one of `queries` for each method.
+    """Estimate what encoding costs: one Estimate for the texts of the index, and one of `queries` for all methods.
 
     A text counts as a call. Returns [] for an encoder that costs nothing. The parts that encode are built in a
-    temporary folder with made-up vectors; texts that a language model would write are those of the rules. Of a question
-    only its own text counts, not what a method searches for later.
+    temporary folder with made-up vectors; texts that a language model would write are those of the rules. The parts
+    `built` cost nothing. A comparison encodes a question once; what a method searches for later is not counted.
     """
-    name = getattr(encoder, "model", None)
-    encoding = {label: scheme for label, scheme in schemes.items() if any(map(uses_encoder, scheme.parts()))}
-    if not isinstance(encoder, PaidPlugin) or not isinstance(name, str) or not encoding:
+    name, done = _find_paid_name(encoder), list(built)
+    encoding = {label: scheme for label, scheme in schemes.items() if any(map(uses_encoder, parts_of(scheme)))}
+    parts = [part for part in topological_order(_list_parts(encoding)) if uses_encoder(part) and part not in done]
+    if name is None:
         return []
-    before_query, before_document = (getattr(encoder, f"{kind}_prefix", None) or "" for kind in ("query", "document"))
-    question_tokens = sum(tokens.count_text_tokens(f"{before_query}{query.text}", name).tokens for query in queries)
-    counting = CountingEncoder(model=name, prefix=before_document)
-    counts = [("encoding, index", *_count_encoding(corpus, encoding, counting, language))]
-    counts += [(f"encoding, {label}", len(queries), question_tokens) for label in encoding if queries]
-    price, listed = getattr(encoder, "price", None), encoder.price_list(prices)
-    return [
-        Estimate(
-            *(task, calls, read, 0),
-            money=listed.money(name, read, 0, 0, requests=calls) if price is None else read * price / 1e6,
-            sampled=False,
-            counted=has_tokenizer(name),
-            price_source=getattr(listed.find(name), "source", "") if price is None else "",
-        )
-        for task, calls, read in counts
-    ]
+    estimates = list[Estimate]()
+    if parts and corpus.documents:
+        chunking = corpus.chunking if chunking == "corpus" else chunking
+        counting = CountingEncoder(model=name, prefix=getattr(encoder, "document_prefix", None) or "")
+        documents, share = _draw_documents(corpus.documents, most_characters, seed)
+        texts, read = _count_encoding(documents, chunking, parts, counting, language)
+        written = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
+        spread = _ASSUMED if written else _DRAWN if share > 1 else _EXACT
+        priced = _price_encoding("encoding, index", round(share * texts), round(share * read), encoder, prices, spread)
+        estimates.append(replace(priced, methods=tuple(encoding)))
+    return estimates + (estimate_question_vectors(encoding, encoder, prices, queries) if queries else [])
+
+
+def estimate_question_vectors(
+    schemes: Mapping[str, Scheme | Part[Any]], encoder: Plugin, prices: Prices, queries: Sequence[Query]
+) -> list[Estimate]:
+    """Estimate what encoding `queries` costs: one Estimate for all methods, as a comparison encodes a question once.
+
+    What a method searches for later is not counted. Returns [] for an encoder that costs nothing.
+    """
+    name = _find_paid_name(encoder)
+    encoding = {label: scheme for label, scheme in schemes.items() if any(map(uses_encoder, parts_of(scheme)))}
+    if name is None or not encoding:
+        return []
+    prefix = getattr(encoder, "query_prefix", None) or ""
+    read = sum(tokens.count_text_tokens(f"{prefix}{query.text}", name).tokens for query in queries)
+    searches = any(tasks_of(each) for each in encoding.values() if isinstance(each, Scheme))  # for other questions, too
+    spread = _ASSUMED if searches else _EXACT
+    priced = _price_encoding("encoding, questions", len(queries), read, encoder, prices, spread)
+    return [replace(priced, methods=tuple(encoding), step="questions")]
+
+
+def _find_paid_name(encoder: Plugin) -> str | None:
+    """Return the name of the model of an encoder that costs money, else None."""
+    name = getattr(encoder, "model", None)
+    return name if isinstance(encoder, PaidPlugin) and isinstance(name, str) else None
+
+
+def _price_encoding(task: str, calls: int, read: int, encoder: Plugin, prices: Prices, spread: float) -> Estimate:
+    """Return the estimate of so many texts with so many tokens, which may be wrong by the factor `spread`."""
+    assert isinstance(encoder, PaidPlugin)  # noqa: S101  # _find_paid_name has checked it
+    name, price, listed = _find_paid_name(encoder) or "", getattr(encoder, "price", None), encoder.price_list(prices)
+    found = listed.find(name) if price is None else None
+    money = listed.money(name, read, 0, 0, requests=max(1, calls)) if price is None else read * price / 1e6
+    return Estimate(
+        *(task, calls, read, 0),
+        money=money,
+        sampled=False,
+        counted=has_tokenizer(name),
+        price_source=getattr(found, "source", ""),
+        price_date=getattr(found, "as_of", None),
+        money_low=None if money is None else money / spread,
+        money_high=None if money is None else money * spread,
+        basis="assumed" if spread == _ASSUMED else "counted",
+    )
 
 
 def _count_encoding(
-    corpus: Corpus, schemes: Mapping[str, Scheme], counting: "CountingEncoder", language: str | None
+    documents: Sequence[Document],
+    chunking: Any,
+    parts: Sequence[Part[Any]],
+    counting: CountingEncoder,
+    language: str | None,
 ) -> tuple[int, int]:
     """Build the parts that encode; return how many texts were encoded, and their tokens."""
-    parts = topological_order(part for scheme in schemes.values() for part in scheme.parts())
     with (
         tempfile.TemporaryDirectory() as folder,
         ledger.record_calls() as tally,
-        Index.open(Path(folder), encoder=counting, language=language, chunking=corpus.chunking, create=True) as index,
+        Index.open(Path(folder), encoder=counting, language=language, chunking=chunking, create=True) as index,
     ):
-        index.add(corpus.documents)
-        index.build(*[part for part in parts if uses_encoder(part)])
-    counted = [entry.input_tokens for entry in tally.entries if entry.task == _COUNTED]
+        index.add(documents)
+        index.build(*parts)
+    counted = [entry.input_tokens for entry in tally.entries if entry.task == ENCODING]
     return len(counted), sum(counted)
-
-
-class CountingEncoder(EncoderPlugin):
-    """An encoder plugin that makes vectors up and records the tokens that the model's service would bill."""
-
-    version: ClassVar[int] = 1
-    model: str = Field(description="Model whose tokenizer counts the tokens.")
-    prefix: str = Field(default="", description="Text put before each document.")
-
-    def open(self, setting: LLMSettings | None = None) -> "MadeUpVectors":
-        """Open the encoder; no request is sent."""
-        return MadeUpVectors(self.model, self.prefix)
-
-
-@dataclass(frozen=True)
-class MadeUpVectors(Encoder):
-    """The encoder that `CountingEncoder` opens: the vector of a text is drawn by the hash of the text."""
-
-    model: str
-    prefix: str = ""
-    dimensions: int = _DIMENSIONS
-
-    @property
-    def id(self) -> str:
-        """Only used for temporary indexes."""
-        return f"counting for {self.model}"
-
-    def encode_documents(self, texts: Sequence[str]) -> Floats:
-        """Return made-up vectors, and record the tokens of each text."""
-        for text in texts:
-            read = tokens.count_text_tokens(f"{self.prefix}{text}", self.model).tokens
-            ledger.record_call(ledger.CallRecord(_COUNTED, self.id, input_tokens=read, replayed=True), 0.0)
-        seeds = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) for text in texts]
-        drawn = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]
-        return normalize_rows(np.array(drawn).reshape(len(texts), self.dimensions))
-
-    def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of `encode_documents`."""
-        return self.encode_documents(texts)

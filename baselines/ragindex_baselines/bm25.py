@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from ragindex.interfaces import Collection, OpenIndex, Part, Retriever, Scheme, SearchRequest, TextQuery
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins.registry import PartField, label
+from ragindex.plugins.registry import PartField, label, searched_by
 from ragindex.retrieval.hits import search_batch
 from ragindex.types import Query, Retrieval
 
@@ -17,7 +17,9 @@ class BM25(Scheme):
     """Keyword search: passages that share words with the question, by Lucene's BM25 (k1 = 1.2, b = 0.75)."""
 
     version: ClassVar[int] = 1
-    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
+    over: Annotated[PartField, searched_by("text")] = Field(
+        default=Passages(), description="Part whose records are searched."
+    )
 
     def _parts(self) -> tuple[Part[Any], ...]:
         """Return the part that is searched."""

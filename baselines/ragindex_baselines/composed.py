@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from ragindex.interfaces import (
 )
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
-from ragindex.plugins.registry import PartField, label
+from ragindex.plugins.registry import PartField, label, searched_by
 from ragindex.retrieval.fusion import normalize_scores, reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
 from ragindex.types import Query, Retrieval, Step
@@ -40,7 +40,9 @@ class Composed(Scheme):
 
     version: ClassVar[int] = 1
     order_depends_on_filter: ClassVar[bool] = True
-    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
+    over: Annotated[PartField, searched_by("text", "vectors")] = Field(
+        default=Passages(), description="Part whose records are searched."
+    )
     candidate_factor: int = Field(default=10, ge=1, description="BM25 candidates per result: candidate_factor * k.")
     composed_score: Literal["cosine", "sum", "rrf", "weighted"] = Field(
         default="cosine",

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, Scheme, SearchRequest, VectorQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import vectors_of
-from ragindex.plugins.registry import PartField, label
+from ragindex.plugins.registry import PartField, label, searched_by
 from ragindex.retrieval.hits import search_batch
 from ragindex.types import Query, Retrieval
 
@@ -21,7 +21,9 @@ class Dense(Scheme):
     """
 
     version: ClassVar[int] = 1
-    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
+    over: Annotated[PartField, searched_by("vectors")] = Field(
+        default=Passages(), description="Part whose records are searched."
+    )
 
     def _parts(self) -> tuple[Part[Any], ...]:
         """Return the vectors of the part that is searched."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,7 +17,7 @@ from ragindex.interfaces import (
     SearchResult,
 )
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins.registry import PartField, SchemeField, label
+from ragindex.plugins.registry import PartField, SchemeField, label, searched_by
 from ragindex.retrieval.fusion import convex_combination, reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
 from ragindex.stores.metered import search_together
@@ -42,7 +42,9 @@ class Hybrid(Scheme):
     bases: tuple[SchemeField, ...] | None = Field(
         default=None, min_length=1, description="Retrievers to fuse. null: BM25 and dense."
     )
-    over: PartField = Field(default=Passages(), description="Part whose records are searched.")
+    over: Annotated[PartField, searched_by("text", "vectors")] = Field(
+        default=Passages(), description="Part whose records are searched."
+    )
     depth: int = Field(default=100, ge=1, description="Results of each base that are fused.")
     fusion: Literal["rrf", "convex"] = Field(
         default="rrf", description="Reciprocal rank fusion, or the weighted mean of normalized scores."

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from ragindex._util.redaction import hide_secrets
+from ragindex.types import Usage
 from ragindex_eval.metrics import answers
 from ragindex_eval.results.model import (
     COSTS,
     LATENCY,
+    NO_USAGE,
     Comparison,
     DatasetFacts,
     MethodResult,
@@ -207,7 +209,18 @@ def summary_metrics(study: Study) -> Mapping[str, float]:
         "methods": max(len(comparison.methods) for comparison in study.comparisons),
         "failed_methods": sum(len(comparison.failed) for comparison in study.comparisons),
         "questions": sum(comparison.dataset.questions for comparison in study.comparisons),
+        **spent_metrics(sum((comparison.spent for comparison in study.comparisons), NO_USAGE)),
     }
+
+
+def spent_metrics(spent: Usage, before: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Return what a run paid in all, as `usage/spent/money`; an unknown amount is left out.
+
+    `before` are the metrics of a run that goes on: what was paid then is added.
+    """
+    costs = {f"usage/spent/{name}": getattr(spent, name) for name in COSTS}
+    earlier = before or {}
+    return {name: float(cost) + earlier.get(name, 0.0) for name, cost in costs.items() if cost is not None}
 
 
 # ---------------------------------------------------------------- data sets

@@ -45,6 +45,33 @@ _lines_of: list[object] = []  # the work that prints lines, outermost first
 _bars_of: list[Progress] = []  # the display of each open bar: the same one for all, for two would overwrite each other
 
 
+@dataclass(slots=True)
+class _Costs:
+    """What is shown beside the progress: what the command has paid so far, "" if nothing."""
+
+    describe: Callable[[], str] = lambda: ""
+
+
+_costs = _Costs()
+
+
+@contextmanager
+def show_costs(describe: Callable[[], str]) -> Iterator[None]:
+    """Show what `describe` returns beside the progress of all work inside the block."""
+    before, _costs.describe = _costs.describe, describe
+    try:
+        yield
+    finally:
+        _costs.describe = before
+
+
+class _CostColumn(ProgressColumn):
+    """A progress column with what the command has paid."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_costs.describe(), style="progress.data.speed")
+
+
 class _RateColumn(ProgressColumn):
     """A progress column with the number of items per second."""
 
@@ -123,7 +150,7 @@ def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 def _new_bars() -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeElapsedColumn())
-    return Progress(*columns, _TimeLeftColumn(), console=Console(stderr=True), transient=True)
+    return Progress(*columns, _TimeLeftColumn(), _CostColumn(), console=Console(stderr=True), transient=True)
 
 
 def _describe_pace(done: int, total: int | None, seconds: float) -> str:
@@ -131,7 +158,7 @@ def _describe_pace(done: int, total: int | None, seconds: float) -> str:
     said = [*([] if total is None else [f"{done:,} of {total:,}"]), f"{seconds:.0f} s"]
     rate, left = _measure_rate(done, seconds), _estimate_left(done, total, seconds)
     said += [] if rate is None or left is None else [_format_rate(rate), f"{_format_seconds(left)} left"]
-    return ", ".join(said)
+    return ", ".join([*said, *filter(None, [_costs.describe()])])
 
 
 @contextmanager

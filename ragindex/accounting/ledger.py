@@ -78,6 +78,25 @@ class _Lane:
             self.first, self.now = self.first + first, self.now + now
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Dollars paid for calls with a price, and the `answers` that came from a cache, with the dollars they once cost.
+
+    Answers of encoders are no answers, and their dollars count.
+    """
+
+    paid: float = 0.0
+    answers: int = 0
+    saved: float = 0.0
+
+    def add(self, entry: CallRecord) -> "Costs":
+        """Return the costs with those of a call."""
+        money = entry.money or 0.0
+        if not entry.replayed:
+            return replace(self, paid=self.paid + money)
+        return replace(self, answers=self.answers + (entry.task != EMBEDDING), saved=self.saved + money)
+
+
 class Tally:
     """Calls collected by `record_calls`, readable while recording is in progress. Thread-safe."""
 
@@ -85,6 +104,7 @@ class Tally:
         self._entries: list[CallRecord] = []
         self._lost: list[CallRecord] = []
         self._paid_only = paid_only
+        self._costs = Costs()
         self._stages: dict[str, Counter[str]] = {}
         self._lock, self._lane = RLock(), _Lane()  # a handler of signals may read while this thread adds
 
@@ -119,6 +139,12 @@ class Tally:
     def retries(self) -> int:
         """Number of attempts that failed and were repeated."""
         return sum(counts[RETRIED] for counts in self.stages.values())
+
+    @property
+    def costs(self) -> Costs:
+        """What was paid and what the cache has saved, known at once also while millions of calls are recorded."""
+        with self._lock:
+            return self._costs
 
     def by_item(self) -> dict[int | None, Usage]:
         """Return the `first` usage by input position in a `map`. The key None holds the calls outside any `map`."""
@@ -164,6 +190,9 @@ class Tally:
         return self._lane.first - self._lane.now
 
     def _add(self, entry: CallRecord) -> None:
+        if not entry.rule:
+            with self._lock:
+                self._costs = self._costs.add(entry)
         if self._paid_only and (entry.replayed or entry.rule):
             return
         with self._lock:
@@ -350,3 +379,20 @@ def format_spending(paid: Tally) -> str | None:
     if paid.retries:
         amounts.append(many(paid.retries, "retry", "retries"))
     return f"Spent: {', '.join(amounts)}."
+
+
+def format_savings(paid: Tally) -> str | None:
+    """Return what the caches have saved in this run as a sentence, or None if they have saved nothing."""
+    costs = paid.costs
+    if not (costs.answers or costs.saved):
+        return None
+    money = [f"${costs.saved:.6f}"] if costs.saved else []
+    answers = [many(costs.answers, "answer")] if costs.answers else []
+    return f"Saved by the cache: {', '.join([*answers, *money])}."
+
+
+def format_running(paid: Tally) -> str:
+    """Return dollars and cached answers so far in few words, for the progress of a command; "" if there are none."""
+    costs = paid.costs
+    money = [f"${costs.paid:.4f}"] if costs.paid else []
+    return ", ".join([*money, *([f"{costs.answers:,} cached"] if costs.answers else [])])

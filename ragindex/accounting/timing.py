@@ -15,10 +15,15 @@ _current: ContextVar["TimeSplit | None"] = ContextVar("ragindex_times", default=
 
 @dataclass(slots=True)
 class TimeSplit:
-    """Seconds spent since recording began. `total` is set at the end; `own` excludes encoder and store."""
+    """Seconds spent since recording began. `total` is set at the end; `own` excludes encoder and store.
+
+    `replayed` are the seconds that the encoder first took for vectors that it has not made again; no other figure has
+    them.
+    """
 
     encoder: float = 0.0
     store: float = 0.0
+    replayed: float = 0.0
     total: float = 0.0
 
     @property
@@ -40,12 +45,14 @@ def record_times() -> Iterator[TimeSplit]:
         _current.reset(token)
 
 
-def add_seconds(where: Literal["encoder", "store"], seconds: float) -> None:
+def add_seconds(where: Literal["encoder", "store", "replayed"], seconds: float) -> None:
     """Add seconds to the current recording, if there is one."""
     times = _current.get()
     if times is None:
         return
     if where == "encoder":
         times.encoder += seconds
+    elif where == "replayed":
+        times.replayed += seconds
     else:
         times.store += seconds

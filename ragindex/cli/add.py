@@ -1,14 +1,18 @@
 """The command `add`: add documents to an index."""
 
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
 from ragindex.cli.documents import read_corpus, report_skipped, select_files
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
+    DryRunOption,
     EncoderOption,
     EncodingOption,
     ExcludeOption,
@@ -22,8 +26,10 @@ from ragindex.cli.options import (
     SkipBadOption,
     StoreOption,
     WaitOption,
+    YesOption,
 )
 from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
 from ragindex.index.notes import describe_drafts, describe_unknown_words, format_changes
@@ -45,6 +51,8 @@ def add(
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     store: StoreOption = None,
     wait: WaitOption = 0.0,
     json: JsonOption = None,
@@ -57,6 +65,10 @@ def add(
     """
     selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
     corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
+    documents = tuple(document for corpus in corpora for document in corpus.documents)
+    added = replace(corpora[0], documents=documents)
+    estimating = partial(estimate_left, folder, added, None, LLMSettings(), encoder=encoder, adds=True)
+    approve(estimating, Approval(yes, budget, dry_run, json))
     with Index.open(
         folder,
         encoder=encoder,

@@ -13,22 +13,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, TextIO
 
 import regex
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from ragindex._util.library_logs import show_own_logs
+from ragindex._util.progress import show_costs
 from ragindex._util.redaction import hide_secrets
 from ragindex._util.workers import end_work
 from ragindex.accounting import ledger
-from ragindex.accounting.ledger import format_spending, spending_to_json
+from ragindex.accounting.ledger import format_running, format_savings, format_spending, spending_to_json
 from ragindex.errors import BrokenPluginError, RagindexError, StoreError, UsageError
 from ragindex.plugins.code_fingerprint import OURS
 
@@ -48,6 +50,7 @@ class _Run:
 
     paid: ledger.Tally
     printed: str | None = None
+    printed_savings: str | None = None
     destination: str | None = None
     written: bool = False
 
@@ -57,6 +60,10 @@ class _Run:
         if spending != self.printed:
             console.print(Text(strip_controls(spending or ""), style="dim"), soft_wrap=True)
             self.printed = spending
+        savings = format_savings(self.paid)
+        if savings != self.printed_savings:
+            console.print(Text(savings or "", style="dim"), soft_wrap=True)
+            self.printed_savings = savings
 
     def fail(self, message: str, exit_code: int) -> None:
         """Print what the command has paid for, if anything, and write it with the error in place of the JSON result."""
@@ -108,7 +115,7 @@ def write_result(value: Any, destination: str | None, show: Callable[[], None]) 
     run.written = True
     _write_json(value, destination)
     if destination == "-":
-        run.printed = format_spending(run.paid)
+        run.printed, run.printed_savings = format_spending(run.paid), format_savings(run.paid)
         return
     show()
     run.print_spending(stdout())
@@ -174,6 +181,11 @@ def print_note(text: str) -> None:
     _make_console(stderr=True).print(Text(strip_controls(hide_secrets(text)), style="yellow"))
 
 
+def print_estimate(estimate: RenderableType, *, stderr: bool) -> None:
+    """Print an estimate: on standard error where it comes before the result of the command."""
+    _make_console(stderr=stderr).print(estimate, soft_wrap=True)
+
+
 def _make_console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, highlight=False, emoji=False)
     if not console.is_terminal:
@@ -190,6 +202,19 @@ def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
             raise UsageError(f"--filter must be KEY=VALUE. Got {text!r} instead.")
         values[key] = (*values.get(key, ()), value)
     return values
+
+
+def confirm(reason: str, question: str, flag: str, json: str | None) -> None:
+    """Ask the user whether to go on, after the `reason` for it; the one way in which commands ask for consent.
+
+    It is asked on a terminal, unless JSON is written (`json`). Elsewhere nobody answers: the command ends, and names
+    the `flag` that answers in advance. Raises UsageError then, and where the user declines.
+    """
+    if json is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(f"{reason} Nothing was done: nobody can be asked here. To go on, add {flag}.")
+    print_note(reason)
+    if not typer.confirm(question, err=True):
+        raise UsageError(f"Nothing was done. To go on without this question, add {flag}.")
 
 
 def require_question(question: str) -> None:
@@ -240,7 +265,8 @@ def run_with_exit_codes(start: Callable[[], None]) -> None:
         run = _Run(paid)
         token = _current.set(run)
         try:
-            _run_explained(start, run)
+            with show_costs(partial(format_running, paid)):
+                _run_explained(start, run)
         finally:
             _current.reset(token)
             for number, handler in previous.items():

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -22,6 +24,7 @@ from ragindex.cli.options import (
     AsOption,
     BudgetOption,
     ChunkingOption,
+    DryRunOption,
     EncoderOption,
     EncodingOption,
     ExcludeOption,
@@ -40,10 +43,12 @@ from ragindex.cli.options import (
     StoreOption,
     WaitOption,
     WorkersOption,
+    YesOption,
 )
 from ragindex.corpus import Chunking, Corpus
 from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import UsageError
+from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import PartFigures
@@ -88,6 +93,8 @@ def index(
     encoder: EncoderOption = None,
     llm: LlmOption = None,
     budget: BudgetOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     no_cache: NoCacheOption = False,
     triples: Annotated[
         Path | None,
@@ -129,9 +136,23 @@ def index(
         require_reader(schemes)
     with use_workers(workers):
         selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
-        if rebuild:
+        if rebuild and not dry_run:
             move_aside(folder)
         corpus = None if data is None else read_corpus(data, folder, format, skip_bad, selection)
+        estimating = partial(
+            estimate_left,
+            folder,
+            corpus,
+            {registry.label(scheme): scheme for scheme in schemes},
+            LLMSettings(),
+            encoder=encoder,
+            llm=llm,
+            language=language,
+            seed=seed,
+            keep_calls=not no_cache,
+            imported=() if triples is None else [TRIPLES],
+        )
+        approve(estimating, Approval(yes, budget, dry_run, json))
     existing = manifest.read_manifest(folder)
     with Index.open(
         folder,

@@ -42,6 +42,12 @@ CacheOption = Annotated[
         help="Keep new answers of paid services in this file. Default: in the index, in memory if it is only read.",
     ),
 ]
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Do not ask before this spends more than RAGINDEX_CONFIRM_ABOVE ($1).")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what this may cost, and end: nothing is done and nothing is paid.")
+]
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached LLM responses.")]
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="F", help="Format of DATA. Default: detected from its files.")

@@ -1,6 +1,7 @@
 """The command `remove`: remove documents from an index."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,19 @@ from typer import BadParameter
 
 from ragindex._util.ids import spellings
 from ragindex._util.text import MAX_NAMED, many
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import command_spending, print_note, stdout, write_result
-from ragindex.cli.options import BudgetOption, EncoderOption, IndexOption, JsonOption, StoreOption, WaitOption
+from ragindex.cli.options import (
+    BudgetOption,
+    DryRunOption,
+    EncoderOption,
+    IndexOption,
+    JsonOption,
+    StoreOption,
+    WaitOption,
+    YesOption,
+)
+from ragindex.estimate_left import estimate_left
 from ragindex.index import sources
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
@@ -25,6 +37,8 @@ def remove(
     ] = None,
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     store: StoreOption = None,
     wait: WaitOption = 0.0,
     json: JsonOption = None,
@@ -35,6 +49,16 @@ def remove(
     """
     if bool(ids) == bool(source):
         raise BadParameter("Missing argument 'IDS...' or --source NAME. Give exactly one of them.")
+    estimating = partial(
+        estimate_left,
+        folder,
+        None,
+        None,
+        LLMSettings(),
+        encoder=encoder,
+        leaves=lambda index: _leaving(index, ids or [], source),
+    )
+    approve(estimating, Approval(yes, budget, dry_run, json))
     with Index.open(
         folder,
         encoder=encoder,
@@ -50,6 +74,13 @@ def remove(
     removed = many(changed.removed, "document")
     value = {"removed": changed.removed, "spent": command_spending()}
     write_result(value, json, lambda: stdout().print(f"{removed} removed"))
+
+
+def _leaving(index: Index, ids: Sequence[str], source: str | None) -> set[str]:
+    """Return the ids of the documents that the command would remove."""
+    owners = index.documents.sources()
+    spelled = {spelling for id in ids for spelling in spellings(id)}
+    return {id for id, owner in owners.items() if id in spelled or owner == source}
 
 
 def _existing_files(index: Index, ids: Sequence[str]) -> list[Path]:

@@ -11,13 +11,14 @@ import sqlite3
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
+from threading import Condition
 from typing import TypeAlias
 
 import numpy as np
@@ -69,6 +70,104 @@ def share_question_vectors() -> Iterator[None]:
         yield
     finally:
         _questions.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class _QuestionVector:
+    """The vector of a question, and its share of what its request cost."""
+
+    vector: Floats
+    cost: Usage
+
+
+@dataclass(eq=False, slots=True)
+class _PaidQuestions:
+    """The vectors of questions that were paid for inside `remember_paid_questions`. Thread-safe.
+
+    The texts in `alone` are encoded one by one, so that their seconds are those of a question that comes alone.
+    """
+
+    alone: Set[str]
+    vectors: dict[tuple[str, str], _QuestionVector] = field(default_factory=dict)
+    in_flight: set[tuple[str, str]] = field(default_factory=set)
+    changed: Condition = field(default_factory=Condition)
+
+    def encode(self, id: str, texts: Sequence[str], encode: Callable[[Sequence[str]], Floats]) -> list[Floats]:
+        """Return the vectors of texts; each is encoded once, however many threads ask for it at the same time.
+
+        Vectors that were paid for before are recorded in the ledger as replayed, with their first cost.
+        """
+        keys, paid = {(id, text): text for text in texts}, set[tuple[str, str]]()
+        while True:
+            with self.changed:
+                while not (missing := [key for key in keys if key not in self.vectors]):
+                    vectors = [self.vectors[id, text] for text in texts]
+                    self._replay(id, [self.vectors[key].cost for key in keys if key not in paid])
+                    return [each.vector for each in vectors]
+                mine = [key for key in missing if key not in self.in_flight]
+                if not mine:
+                    self.changed.wait()
+                    continue
+                self.in_flight.update(mine)
+            paid.update(mine)
+            try:
+                self._pay(mine, encode)
+            finally:
+                with self.changed:
+                    self.in_flight.difference_update(mine)
+                    self.changed.notify_all()
+
+    def _pay(self, keys: Sequence[tuple[str, str]], encode: Callable[[Sequence[str]], Floats]) -> None:
+        together = [key for key in keys if key[1] not in self.alone]
+        for group in (*([key] for key in keys if key[1] in self.alone), *([together] if together else [])):
+            with ledger.record_calls() as calls:
+                rows = encode([text for _, text in group])
+            with self.changed:
+                for number, (key, row) in enumerate(zip(group, rows, strict=True)):
+                    self.vectors[key] = _QuestionVector(row, _take_share(calls.spent, number, len(group)))
+
+    def _replay(self, id: str, costs: Sequence[Usage]) -> None:
+        if not costs:
+            return
+        total = sum(costs, Usage())
+        timing.add_seconds("replayed", total.seconds)
+        entry = ledger.CallRecord(
+            ledger.EMBEDDING,
+            id,
+            input_tokens=total.input_tokens,
+            estimated=total.estimated,
+            money=total.money,
+            seconds=total.seconds,
+            replayed=True,
+        )
+        ledger.record_call(entry, 0.0)
+
+
+def _take_share(usage: Usage, number: int, count: int) -> Usage:
+    """Return the share of one of `count` texts; the first ones get the tokens that are left over."""
+    read = usage.input_tokens // count + (number < usage.input_tokens % count)
+    money = None if usage.money is None else usage.money / count
+    return Usage(usage.seconds / count, read, 0, money, usage.estimated)
+
+
+_paid_questions: ContextVar[_PaidQuestions | None] = ContextVar("ragindex_paid_questions", default=None)
+
+
+@contextmanager
+def remember_paid_questions(alone: Iterable[str] = ()) -> Iterator[None]:
+    """Pay for the vector of a question once inside the block, whichever methods ask for it; for encoders that cost.
+
+    Questions `alone` are encoded one by one, because their times are measured. Nothing is written to a file. An outer
+    block remembers for the inner ones.
+    """
+    if _paid_questions.get() is not None:
+        yield
+        return
+    token = _paid_questions.set(_PaidQuestions(frozenset(alone)))
+    try:
+        yield
+    finally:
+        _paid_questions.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +226,21 @@ class CachedEncoder(QueryEncoder):
         return self._encoder.is_full
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
-        """Encode queries; cached only inside `share_question_vectors`, and where paid questions are kept."""
+        """Encode queries; cached only inside `share_question_vectors` and `remember_paid_questions`, or if kept."""
         shared = _questions.get()
         if shared is None:
-            return self._encode_paid("query", self._encoder.encode_queries, texts)
+            return self._encode_questions(texts)
         missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in shared]
-        vectors = self._encode_paid("query", self._encoder.encode_queries, missing)
+        vectors = self._encode_questions(missing)
         shared.update({(self.id, text): vector for text, vector in zip(missing, vectors, strict=True)})
         return np.stack([shared[self.id, text] for text in texts]) if texts else self._no_vectors()
+
+    def _encode_questions(self, texts: Sequence[str]) -> Floats:
+        remembered = None if self._encoder.texts_a_request is None else _paid_questions.get()
+        if remembered is None or not texts:
+            return self._encode_paid("query", self._encoder.encode_queries, texts)
+        encode = partial(self._encode_paid, "query", self._encoder.encode_queries)
+        return np.stack(remembered.encode(self.id, texts, encode))
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
         """Encode texts that are compared with a question but are not in the index (chains of triples).

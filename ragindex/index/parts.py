@@ -40,6 +40,7 @@ from ragindex.interfaces import (
     ReadContext,
     Schema,
     Scheme,
+    SearchKind,
     Store,
     Uses,
 )
@@ -195,6 +196,7 @@ class Chunks(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     by: ChunkBy = Field(description="Units and boundaries of passages.")
     size: int | None = Field(default=None, description="Most units of a passage.")
     overlap: int = Field(default=0, description="Most units shared with the passage before.")

@@ -25,7 +25,16 @@ from ragindex.interfaces.methods import (
     Scheme,
     SearchingRetriever,
 )
-from ragindex.interfaces.parts import BuildContext, Change, ChunkedPlugin, Part, PartContext, ReadContext, Uses
+from ragindex.interfaces.parts import (
+    BuildContext,
+    Change,
+    ChunkedPlugin,
+    Part,
+    PartContext,
+    ReadContext,
+    SearchKind,
+    Uses,
+)
 from ragindex.interfaces.stores import (
     Collection,
     FilterQuery,
@@ -69,6 +78,7 @@ __all__ = [
     "Retriever",
     "Schema",
     "Scheme",
+    "SearchKind",
     "SearchRequest",
     "SearchResult",
     "SearchingRetriever",

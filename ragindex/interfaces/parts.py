@@ -110,6 +110,10 @@ class ReadContext(PartContext, Protocol):
         ...
 
 
+SearchKind: TypeAlias = Literal["text", "vectors"]
+"""How the records of a part can be searched."""
+
+
 class ChunkedPlugin(Plugin):
     """Base class of parts and methods, which are made from passages of one chunking."""
 
@@ -144,6 +148,9 @@ class Part(ChunkedPlugin, Generic[Opened_co]):
     uses: ClassVar[Uses] = frozenset()
     """The parts of the index that the data depend on: its encoder, its LLM ("model", with the "prompts" of `tasks`),
     its seed, or an imported file ("import")."""
+    searched_by: ClassVar["frozenset[SearchKind] | None"] = None
+    """How methods can search the part's records as hits: by "text", their words, or by "vectors", their own or those
+    that `vectors_of` makes of their texts. Empty: not at all. None: not stated, so that methods try it."""
     finishes_changes: ClassVar[bool] = False
     """Whether each `finish` processes only what has changed; the times of all calls are then added up."""
     chunked: Annotated[Chunking | None, BeforeValidator(_parse_chunking)] = Field(

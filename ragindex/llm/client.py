@@ -135,6 +135,22 @@ class LLMClient(LLM):
 
     def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:
         """Return what `run` would ask the model for next; None if the cache has it all. Records nothing."""
+        turns, missing = self._read_cache(task, request, again)
+        if missing is not None:
+            return WantedCall(missing, first=not turns)
+        anew = again and retries_failed() and turns[-1].error and all(turn.replayed for turn in turns)
+        return WantedCall(request, first=False) if anew else None
+
+    def find_answer(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0) -> Output | None:
+        """Return the usable answer that the cache has for an input; None if `run` would pay. Records nothing."""
+        turns, _ = self._read_cache(task, self._request(task, inputs, repeat), again=False)
+        result = turns[-1].result if turns else None
+        return result.output if isinstance(result, Reading) else None
+
+    def _read_cache(
+        self, task: Task[Output], request: ChatRequest, again: bool
+    ) -> "tuple[list[_Turn[Output]], ChatRequest | None]":
+        """Return what the cache has of a conversation, and the first request without an answer."""
         missing = list[ChatRequest]()
 
         def find(request: ChatRequest) -> tuple[CachedResponse, bool] | None:
@@ -145,10 +161,7 @@ class LLMClient(LLM):
             return answer, not arrived
 
         turns = list(_walk(task, request, find, again))
-        if missing:
-            return WantedCall(missing[0], first=not turns)
-        anew = again and retries_failed() and turns[-1].error and all(turn.replayed for turn in turns)
-        return WantedCall(request, first=False) if anew else None
+        return turns, missing[0] if missing else None
 
 
 # ---------------------------------------------------------------- one conversation

@@ -3,7 +3,7 @@
 Plugins are entry points of installed distributions, including this one. Listing them imports none of them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
@@ -22,7 +22,7 @@ from ragindex.errors import (
     UnknownNameError,
     UsageError,
 )
-from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, StorePlugin
+from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, SearchKind, StorePlugin
 from ragindex.interfaces.llm import LLMPlugin
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
@@ -346,6 +346,32 @@ SchemeField: TypeAlias = Annotated[Scheme, BeforeValidator(scheme), _plugin_seri
 """The annotation of a parameter that is itself a scheme, such as `base`."""
 PartField: TypeAlias = Annotated[Any, BeforeValidator(part), _plugin_serializer]
 """The annotation of a parameter that is a part, such as `over`."""
+
+
+def searched_by(*kinds: SearchKind) -> AfterValidator:
+    """Return a validator that restricts a PartField to parts whose records can be searched in all these ways.
+
+    Usage: `over: Annotated[PartField, searched_by("text")] = Passages()`. Parts that do not state it are let through.
+    """
+    words = {"text": "words", "vectors": "vectors"}
+
+    def check(plugin: Part[Any]) -> Part[Any]:
+        own = type(plugin).searched_by
+        if own is None or own.issuperset(kinds):
+            return plugin
+        able = [name for name in plugin_names("parts") if _is_searched(name, kinds)]
+        ways = " and ".join(words[kind] for kind in kinds)
+        raise ValueError(f"a part whose records can be searched by {ways}: {', '.join(able)}")
+
+    return AfterValidator(check)
+
+
+def _is_searched(name: str, kinds: Sequence[SearchKind]) -> bool:
+    """Return whether the installed part of a name states that its records can be searched in all these ways."""
+    try:
+        return (load_plugin("parts", name).searched_by or frozenset()).issuperset(kinds)
+    except UsageError:  # a broken plugin, or one that lacks an extra
+        return False
 
 
 def of_class(*classes: type[BaseModel]) -> AfterValidator:

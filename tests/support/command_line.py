@@ -68,12 +68,23 @@ def ragindex(*arguments: object, stderr: io.TextIOWrapper | None = None) -> Done
 
 
 def failed(code: int, *arguments: object) -> str:
-    """The one sentence of a command that fails with `code`, its output otherwise empty."""
+    """The one sentence of a command that fails with `code`, its output otherwise empty but for an estimate."""
     done = ragindex(*arguments)
     assert (done.code, done.out) == (code, ""), done
-    assert done.err.startswith("error: ")
-    assert done.err.count("\n") == 1, done.err
-    return done.err.removeprefix("error: ").rstrip("\n")
+    said = without_estimate(done.err)
+    assert said.startswith("error: "), said
+    assert said.count("\n") == 1, said
+    return said.removeprefix("error: ").rstrip("\n")
+
+
+def without_estimate(err: str) -> str:
+    """What a command says on standard error beside the estimate that it begins with, if it pays."""
+    if not err.startswith("task "):
+        return err
+    lines = err.splitlines(keepends=True)
+    ends = ("Estimate: ", "No price is known for ", "Price: ", "The model's tokenizer is not ", "assumed: ")
+    last = max(number for number, line in enumerate(lines) if line.startswith(ends))
+    return "".join(lines[last + 1 :])
 
 
 def write(folder: Path, texts: dict[str, str]) -> None:

@@ -70,6 +70,7 @@ def open_desk(till: Till, folder: Path, patch: pytest.MonkeyPatch) -> Path:
     make_desk(folder, patch)
     (folder / "prices.yaml").write_text(PRICES)
     patch.setattr(openai_chat, "_memories", {})
+    patch.setenv("RAGINDEX_CONFIRM_ABOVE", "1000000")
     patch.setenv("RAGINDEX_PRICES", str(folder / "prices.yaml"))
     for name in ("OPENAI", "RERANK"):
         patch.setenv(f"{name}_API_KEY", KEY)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ragindex_eval.cli import compare, recommend
+from ragindex_eval.cli import compare, judge, recommend
 from ragindex_eval.mlflow_live import LiveRuns
 from ragindex_eval.run.settings import CompareSettings
 
@@ -22,7 +22,8 @@ def _record_nothing(settings: CompareSettings) -> Iterator[LiveRuns]:
 
 
 def record_nothing(monkeypatch: pytest.MonkeyPatch, run: str | None = None) -> None:
-    """Record no comparison and no recommendation; `run` is the id of the parent run that the command is given."""
+    """Record no comparison, recommendation or judging; `run` is the id of the parent run that the command is given."""
     monkeypatch.setattr(compare, "record_live", _record_nothing)
     monkeypatch.setattr(compare, "track", lambda study, begun: run)
     monkeypatch.setattr(recommend, "track_recommendation", lambda *recorded: None)
+    monkeypatch.setattr(judge, "track_judging", lambda *recorded: None)

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ragindex._util.canonical import digest
 from ragindex.english import summarise
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, SearchKind, Uses
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import AskingPart
@@ -98,6 +98,7 @@ class Communities(AskingPart[Reports]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "seed"})
     made_by_rules: ClassVar[str] = "Reports were made"
     of: Annotated[PartField, of_class(EntityGraph)] = Field(default=EntityGraph(), description="Graph of entities.")

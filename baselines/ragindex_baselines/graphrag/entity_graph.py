@@ -17,7 +17,7 @@ from pydantic import Field
 from ragindex._util.canonical import digest
 from ragindex.corpus import passage_text
 from ragindex.english import is_number
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, SearchKind, Uses
 from ragindex.llm.answer_question import build_context
 from ragindex.parts.encoding import encode_records
 from ragindex.parts.records import DIGEST, TEXTS, Integers, large_text, replace_records
@@ -313,6 +313,7 @@ class EntityGraph(Part[OpenEntityGraph]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     of: Annotated[PartField, of_class(Triples)] = Field(
         default=Triples(), description="Triples that the graph is made of."
     )
@@ -344,6 +345,7 @@ class EntityVectors(Part[Collection]):
     """The entities of `of`, with the vectors of "name, newline, description"."""
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     uses: ClassVar[Uses] = frozenset({"encoder"})
     of: PartField = Field(default=EntityGraph(), description="Entities that are encoded.")
 

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from ragindex.english import is_number
 from ragindex.index import versioned_files
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, SearchKind, Uses
 from ragindex.parts.records import Doubles, large_text
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.sparse_graph import AnyIntegers
@@ -45,6 +45,7 @@ class PhraseGraph(Part["Phrases"]):
     """
 
     version: ClassVar[int] = 2
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     uses: ClassVar[Uses] = frozenset({"encoder", "seed"})
     over: PartField = Field(default=Triples(), description="Triples whose subjects and objects are the phrases.")
     synonym_cosine: float = Field(

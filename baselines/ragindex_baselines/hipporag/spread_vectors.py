@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex.index import versioned_files
-from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext
+from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, SearchKind
 from ragindex.parts.records import Doubles
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.sparse_graph import AnyIntegers
@@ -39,6 +39,7 @@ class SpreadVectors(Part["PassageSpread"]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     graph: PartField = Field(default=PhraseGraph(), description="Graph that is walked.")
     damping: float = Field(
         default=0.5, ge=0, lt=1, description="Probability of following an edge instead of resetting."

@@ -4,11 +4,13 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import (
     escape_markup,
     json_destination,
@@ -17,7 +19,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
+from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
 from ragindex.errors import UsageError
 from ragindex.index.manifest import require_manifest, write_command
 from ragindex_eval.export_compared import export_compared, find_compared
@@ -76,6 +78,8 @@ def compare(
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
     budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     no_cache: Annotated[bool | None, setting_flag("no_cache")] = None,
     triples: Annotated[Path | None, setting_flag("triples", "FILE")] = None,
     read: Annotated[bool | None, setting_flag("read")] = None,
@@ -112,11 +116,11 @@ def compare(
     flags = {
         name: value
         for name, value in locals().items()
-        if name not in ("config", "export_best") and value not in (None, [])
+        if name not in ("config", "export_best", "yes", "dry_run") and value not in (None, [])
     }
     given = make_settings(flags)
     settings = given if config is None else given.over(read_settings(config))
-    study = _run(settings, export_best)
+    study = _run(settings, export_best, Approval(yes, settings.budget, dry_run, settings.json_file))
     require_answers(study)
     require_all_read(count_skipped(study), settings.skip_bad)
     require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
@@ -162,24 +166,26 @@ def report(
     standard_output().print(escape_markup(str(path)), soft_wrap=True)
 
 
-def _run(settings: CompareSettings, export_best: Path | None = None) -> Study:
+def _run(settings: CompareSettings, export_best: Path | None = None, approval: Approval | None = None) -> Study:
     """Show the results of an equal study that is finished, or run it and write its files; record it in MLflow."""
     _check(settings)
     with record_live(settings) as live:
-        return _run_recorded(settings, live, export_best)
+        return _run_recorded(settings, live, export_best, approval or Approval(json=settings.json_file))
 
 
-def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path | None) -> Study:
+def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path | None, approval: Approval) -> Study:
     held = None if settings.fresh else rerun.find_record(settings)
     inputs = rerun.describe_inputs(settings, held[1].files if held else {})
     study = rerun.load_unchanged(settings, *held, inputs) if held else None
     record: rerun.FinishedStudy | None
     if held and study:
         folder, record = held
+        if approval.dry_run:
+            approve(list, approval)
         rerun.require_thresholds(settings, study)
     else:
         held = None
-        study, folder, record = _compare(settings, inputs, live)
+        study, folder, record = _compare(settings, inputs, live, approval)
     shown = rerun.spent_nothing(study) if held else study
     write_result(study_to_json(shown), settings.json_file, lambda: standard_output().print(render_study(shown)))
     _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
@@ -244,12 +250,12 @@ def _find_quickest_leader(comparison: Comparison) -> str | None:
 
 
 def _compare(
-    settings: CompareSettings, inputs: rerun.Inputs, live: LiveRuns
+    settings: CompareSettings, inputs: rerun.Inputs, live: LiveRuns, approval: Approval
 ) -> tuple[Study, Path, rerun.FinishedStudy | None]:
     """Run the study and write its files; return it with their folder and the record for the next run."""
     if settings.trace:
         trace_to_tracker()
-    study = run_study(settings, _command(sys.argv[1:]), live.watch)
+    study = run_study(settings, _command(sys.argv[1:]), live.watch, partial(approve, approval=approval))
     folder = rerun.results_folder(settings, study.name)
     replaced = rerun.describe_replaced(folder, study)
     if replaced is not None:

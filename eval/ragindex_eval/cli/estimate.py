@@ -1,17 +1,18 @@
 """The command `estimate`, which predicts the costs of indexing, of asking questions and of reading answers."""
 
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ragindex.cli.approval import estimates_to_json, render_estimates
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
-    format_dollars,
+    print_estimate,
     print_note,
     stdout,
-    text_table,
     write_result,
 )
 from ragindex.cli.documents import select_files
@@ -31,7 +32,7 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
-from ragindex.estimate import Estimate, estimate, estimate_encoding, estimate_questions
+from ragindex.estimate import require_model
 from ragindex.index.manifest import require_apart
 from ragindex.index.models import CALLS
 from ragindex.index.parts import tasks_of
@@ -43,7 +44,10 @@ from ragindex.llm.cache import NoCache, SQLiteCache
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex_eval.data import datasets
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.methods import ALL, choose_methods
+from ragindex_eval.run.settings import CompareSettings
 
 
 def estimate_command(
@@ -95,26 +99,31 @@ def estimate_command(
     for sentence in describe_left_out(corpus.skipped):
         print_note(sentence)
     labelled = _choose_schemes(methods)
+    model = registry.llm(llm)
+    require_model(model)
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)
     cache = NoCache() if index is None else SQLiteCache(index / CALLS)
     setting = LLMSettings(cache=cache, budget=parse_budget(budget), seed=seed)
-    model = registry.llm(llm)
-    found = estimate(corpus, list(labelled.values()), model, setting, sample=sample, seed=seed, language=language)
-    queries = () if dataset is None else dataset.queries
-    if queries:
-        given = {"reader_tokens": reader_tokens, "sample": sample, "seed": seed, "language": language}
-        found += estimate_questions(corpus, labelled, model, setting, queries, reads=read_answers, **given)  # type: ignore[arg-type]
-    if encoder is not None:
-        plugin = registry.encoder(encoder)
-        found += estimate_encoding(corpus, labelled, plugin, setting.prices, queries=queries, language=language)
-    money = None if any(one.money is None for one in found) else sum(one.money or 0.0 for one in found)
+    settings = CompareSettings(
+        llm=llm, encoder=encoder, language=language, read=read_answers, reader_tokens=reader_tokens, seed=seed
+    )
+    asked = dataset or Dataset(corpus.name, corpus, (), None, "")
+    with tempfile.TemporaryDirectory() as nowhere:
+        found = estimate_comparison(
+            settings, asked, index or Path(nowhere), labelled, setting=setting, sample=sample, thorough=True
+        )
+    queries = asked.queries
     asks = [label for label, scheme in labelled.items() if tasks_of(scheme)]
-    value = {"tasks": [_as_json(one) for one in found], "money": money, "spent": command_spending()}
+    value = {**estimates_to_json(found), "spent": command_spending()}
 
     def show() -> None:
-        _show(found, money, sample, llm, batched=model.batches())
+        print_estimate(render_estimates(found), stderr=False)
+        if not sample and found:
+            stdout().print("--sample 20 pays for 20 documents and questions, and measures.")
+        if model.batches():
+            stdout().print("Indexing is at the price of batches; nothing is at a discount for cached tokens.")
         if asks and not queries:
             said = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
             stdout().print(escape_markup(said), soft_wrap=True)
@@ -128,36 +137,3 @@ def _choose_schemes(methods: str) -> dict[str, Scheme]:
     for reason in left_out:
         print_note(f"left out: {reason}")
     return {method.label: method.scheme for method in chosen}
-
-
-def _as_json(one: Estimate) -> dict[str, object]:
-    names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted", "price_source")
-    return {name: getattr(one, name) for name in names}
-
-
-def _show(estimates: list[Estimate], money: float | None, sample: int, llm: str, *, batched: bool) -> None:
-    if not estimates:
-        stdout().print("Indexing makes no paid calls.")
-        return
-    rows = [
-        (one.task, f"{one.calls:,}", f"{one.input_tokens:,}", f"{one.output_tokens:,}", format_dollars(one.money))
-        for one in estimates
-    ]
-    stdout().print(text_table(("task", "calls", "tokens in", "tokens out", "$"), rows))
-    if money is not None:
-        priced = (
-            "with indexing at the price of batches, without discounts of the service for cached tokens"
-            if batched
-            else "without discounts of the service for batches or cached tokens"
-        )
-        stdout().print(f"Total: ${money:.4f}, {priced}.")
-        for source in dict.fromkeys(one.price_source for one in estimates if one.price_source):
-            stdout().print(escape_markup(f"Price: {source}"), soft_wrap=True)
-    else:
-        stdout().print(f"No price of {llm} is known. Set it in a price file named by RAGINDEX_PRICES.")
-    if not all(one.counted for one in estimates):
-        stdout().print("The model's tokenizer is not available: tokens are estimated from the number of characters.")
-    if not sample:
-        stdout().print(
-            "Answers are taken to be as long as those of rules. --sample 20 pays for 20 documents and measures."
-        )

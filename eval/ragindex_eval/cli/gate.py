@@ -1,11 +1,13 @@
 """The command `gate`: passes a method that is not worse than its baseline, for releases and continuous integration."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -15,7 +17,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
+from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.format import about_questions, join_names
@@ -28,9 +30,10 @@ from ragindex_eval.gate import (
     write_junit,
 )
 from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.own_documents import describe_own_documents
-from ragindex_eval.run.pipeline import evaluate
+from ragindex_eval.run.pipeline import default_index, evaluate, make_plan
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import load_dataset
 from ragindex_eval.stats.power import POWER
@@ -56,6 +59,8 @@ def gate_command(
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
     budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     store: Annotated[str | None, setting_flag("store", "S")] = None,
     k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
     limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
@@ -71,13 +76,15 @@ def gate_command(
 
     Example: ragindex gate hybrid --against baseline-results:bm25 --data my-documents/ --questions questions.csv
     """
-    own = {"new", "against", "metric", "margin", "junit", "json_file"}
+    own = {"new", "against", "metric", "margin", "junit", "json_file", "yes", "dry_run"}
     given = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     json_destination(json_file)
     if junit is not None:
         require_writable(junit.parent)
     saved = {written: saved_scores(written, metric) for written in (new, against)}
-    measured, skipped = _measure([written for written, scores in saved.items() if scores is None], given, metric)
+    approval = Approval(yes, budget, dry_run, json_file)
+    unknown = [written for written, scores in saved.items() if scores is None]
+    measured, skipped = _measure(unknown, given, metric, approval)
     scores = {**measured, **{written: one for written, one in saved.items() if one is not None}}
     gate = judge_gate(scores[new], scores[against], metric, margin)
     if junit is not None:
@@ -89,7 +96,9 @@ def gate_command(
     require_all_read(skipped, skip_bad)
 
 
-def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> tuple[dict[str, QuestionScores], int]:
+def _measure(
+    methods: list[str], given: Mapping[str, Any], metric: str, approval: Approval
+) -> tuple[dict[str, QuestionScores], int]:
     """Compare the methods, asking every question anew.
 
     Return their scores as they are written, and how many files and items were left out, of which notes are printed.
@@ -104,6 +113,9 @@ def _measure(methods: list[str], given: Mapping[str, Any], metric: str) -> tuple
     dataset = load_dataset(settings) if settings.data is not None else None
     for note in () if dataset is None else (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
+    folder = settings.index or default_index(dataset.name if dataset else "")
+    schemes = {method.label: method.scheme for method in make_plan(settings).methods}
+    approve(partial(estimate_comparison, settings, dataset, folder, schemes), approval)
     comparison = evaluate(settings, dataset)
     by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
     labels = dict(zip(methods, comparison.asked, strict=True))

@@ -1,6 +1,8 @@
 """The command `judge`: a person, and a model, judge the documents that several methods find."""
 
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +11,10 @@ from rich.console import Console
 
 from ragindex._util.distribution import require_all_installed
 from ragindex._util.workers import use_workers
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import (
     command_spending,
+    command_tally,
     escape_markup,
     json_destination,
     print_note,
@@ -18,14 +22,15 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
+from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
+from ragindex_eval.judge.mlflow_run import track_judging
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
 from ragindex_eval.judge.pool import Pool
-from ragindex_eval.judge.prepare import prepare_pool, read_model_run
+from ragindex_eval.judge.prepare import estimate_judging, prepare_pool, read_model_run
 from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
@@ -63,6 +68,8 @@ def judge_command(
         str | None, typer.Option(metavar="L", help="Let a model judge all documents first: openai:MODEL, or offline.")
     ] = None,
     budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     store: Annotated[str | None, setting_flag("store", "S")] = None,
     k: Annotated[str | None, typer.Option(metavar=_CUTOFFS, help=f"The cutoffs. Default: {_CUTOFFS}.")] = None,
     limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
@@ -79,7 +86,7 @@ def judge_command(
 
     Example: ragindex judge my-documents/ questions.txt --out judged/ --by-hand 30
     """
-    own = {"out", "depth", "by_hand", "page", "json_file"}
+    own = {"out", "depth", "by_hand", "page", "json_file", "yes", "dry_run"}
     given = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     json_destination(json_file)
     require_writable(out)
@@ -87,24 +94,29 @@ def judge_command(
         require_all_installed(("starlette", "uvicorn"), "ragindex judge --page")
     if index is None and (Path(data) / MANIFEST_FILE).is_file():
         given = {**given, "index": Path(data), "data": None}
-    settings = make_settings({"k": _CUTOFFS, **given})
-    pool, language, folder = _prepare(settings, depth, out)
+    settings, started = make_settings({"k": _CUTOFFS, **given}), time.time()
+    pool, language, folder = _prepare(settings, depth, out, Approval(yes, budget, dry_run, json_file))
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         _judge(JudgingSession(pool, out, count, language), page=page)
-    found = _estimate(pool, out)
+    found, paid = _estimate(pool, out), command_tally().spent
+    if paid.money != 0:
+        name = folder.name if settings.data is None else Path(settings.data).name
+        track_judging(name, pool.source, found, settings.llm, paid, started, time.time() - started)
     value = {**found.to_json(), "out": str(out), "spent": command_spending()}
     write_result(value, json_file, lambda: _show(found, settings, folder, out))
 
 
-def _prepare(settings: CompareSettings, depth: int, out: Path) -> tuple[Pool, str, Path]:
-    """Return the pool, the language of its texts, and the folder of the index."""
+def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approval) -> tuple[Pool, str, Path]:
+    """Return the pool, the language of its texts, and the folder of the index, once the user agrees to the cost."""
     dataset = None if settings.data is None else load_dataset(settings)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
+    folder = settings.index or default_index(dataset.name if dataset else "")
+    approve(partial(estimate_judging, settings, dataset, folder, depth, out), approval)
     with use_workers(settings.workers):
         pool, language = prepare_pool(settings, dataset, depth, out, print_note)
-    return pool, language, settings.index or default_index(dataset.name if dataset else "")
+    return pool, language, folder
 
 
 def _judge(session: JudgingSession, *, page: bool) -> None:

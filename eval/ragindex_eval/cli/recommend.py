@@ -3,6 +3,7 @@
 import shlex
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex._util.workers import use_workers
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -20,21 +22,24 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
-from ragindex.errors import UsageError
+from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.errors import BudgetError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
+from ragindex_eval.format import join_names
+from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.mlflow_tracking import describe_tracker
-from ragindex_eval.recommend.candidates import DEFAULT
+from ragindex_eval.recommend.candidates import DEFAULT, choose_candidates
 from ragindex_eval.recommend.mlflow_run import track_recommendation
 from ragindex_eval.recommend.recommend import Progress, recommend
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import describe_standing, render_recommendation
-from ragindex_eval.recommend.values import Recommendation
+from ragindex_eval.recommend.values import LARGER_BUDGET, Recommendation
 from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.grid import require_all_read
 from ragindex_eval.run.own_documents import describe_own_documents
 from ragindex_eval.run.pipeline import default_index
@@ -91,6 +96,8 @@ def recommend_command(
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
     budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     store: Annotated[str | None, setting_flag("store", "S")] = None,
     k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
     limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
@@ -111,9 +118,8 @@ def recommend_command(
 
     Example: ragindex recommend my-documents/ --questions questions.csv --max-p95-ms 100 --max-index-minutes 30
     """
-    given = {
-        name: value for name, value in locals().items() if name not in ("config", "export") and value not in (None, [])
-    }
+    own = {"config", "export", "yes", "dry_run"}
+    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     json_destination(json_file)
     rules = _make_rules({name: value for name, value in given.items() if name in _RULES})
     flags = make_settings({name: value for name, value in given.items() if name not in _RULES})
@@ -123,6 +129,11 @@ def recommend_command(
         print_note(note)
     folder = settings.index or default_index(dataset.name)
     settings = settings.on_index(folder)
+    schemes = {candidate.label: candidate.scheme for candidate in choose_candidates(settings)}
+    estimating = partial(
+        estimate_comparison, settings, replace(dataset, queries=tuple(list_judged(dataset))), folder, schemes
+    )
+    approve(estimating, Approval(yes, settings.budget, dry_run, json_file))
     started = time.time()
     progress = Progress(print_note)
 
@@ -153,6 +164,9 @@ def recommend_command(
             console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
 
     write_result(value, json_file, show)
+    if found.over_budget:
+        names = join_names([candidate.label for candidate in found.over_budget])
+        raise BudgetError(f"The budget did not suffice for {names}, of which nothing is known. {LARGER_BUDGET}")
     require_all_read(len(dataset.skipped), settings.skip_bad)
 
 

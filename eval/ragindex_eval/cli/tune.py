@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ragindex._util.durable_files import write_file
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -17,7 +20,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, JsonOption
+from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
 from ragindex.corpus.judgements import question_id
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex.plugins import registry
@@ -28,11 +31,12 @@ from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.conclude import describe_naming, list_file_notes
+from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.own_documents import describe_own_documents
 from ragindex_eval.run.pipeline import default_index
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
-from ragindex_eval.run.tune import METHOD, Tuned, tune
+from ragindex_eval.run.tune import METHOD, Tuned, make_method, tune
 
 
 def tune_command(
@@ -56,6 +60,8 @@ def tune_command(
     encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
     llm: Annotated[str | None, setting_flag("llm", "L")] = None,
     budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     store: Annotated[str | None, setting_flag("store", "S")] = None,
     k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
     limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
@@ -70,13 +76,18 @@ def tune_command(
 
     Example: ragindex tune my-documents/ --questions questions.csv --bases 'hipporag(mode=facts)' --out tuned.json
     """
-    own = ("bases", "out", "json_file")
+    own = ("bases", "out", "json_file", "yes", "dry_run")
     flags = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     settings = make_settings(flags)
     require_writable(out.parent)
     dataset = load_dataset(settings)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
+    scheme = make_method(parse_many(bases) if bases else [])
+    judged = replace(dataset, queries=tuple(list_judged(dataset)))
+    folder = settings.index or default_index(dataset.name)
+    estimating = partial(estimate_comparison, settings, judged, folder, {METHOD: scheme})
+    approve(estimating, Approval(yes, budget, dry_run, json_file))
     found = tune(settings, dataset, parse_many(bases) if bases else [])
     if named := describe_naming(dataset):
         print_note(f"{named}: questions without it may give other weights and gains")

@@ -81,6 +81,12 @@ def judge_pool(pool: Pool, llm: LLM, language: str, folder: Path) -> int:
     return failed
 
 
+def count_judgements(pool: Pool, llm: LLM, language: str) -> None:
+    """Ask a model that counts for every judgement of the pool; nothing is saved."""
+    pairs = [(question, document) for question in pool.questions for document in question.documents]
+    llm.map(JUDGE, [_inputs(question, document, language) for question, document in pairs])
+
+
 def _inputs(question: PooledQuestion, document: PooledDocument, language: str) -> dict[str, Any]:
     return {
         "question": question.text,

@@ -1,23 +1,33 @@
 """What a judging session needs: the methods built and asked, the pool made or read again, the model's judgements."""
 
 import json
-from collections.abc import Callable
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
+from ragindex.counting import Counting
+from ragindex.encoders.vector_cache import remember_paid_questions
 from ragindex.errors import DataError, UsageError
+from ragindex.estimate import Estimate, Pricing, price_calls
+from ragindex.estimate_left import find_payees, open_paid
 from ragindex.index.index import Index
+from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
+from ragindex.plugins.base import asks_service
 from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
-from ragindex_eval.judge.model_judge import MODEL_FOLDER, judge_pool
+from ragindex_eval.judge.model_judge import JUDGE, MODEL_FOLDER, count_judgements, judge_pool
 from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, require_equal, save_pool
 from ragindex_eval.results.model import MethodAnswer
-from ragindex_eval.run.ask import failure
+from ragindex_eval.run.ask import failure, reduce_retrieval
 from ragindex_eval.run.ask_scored import ask_method
+from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.methods import Method
@@ -48,7 +58,8 @@ def prepare_pool(
     """
     plan = make_plan(settings)
     bare = None if data is None else replace(data, gold=None)
-    with prepare_index(settings, bare, None, parse_budget(settings.budget)) as index:
+    budget = parse_budget(settings.budget)
+    with prepare_index(settings, bare, None, budget) as index, remember_paid_questions():
         experiment = load_experiment(settings, bare, plan, index)
         pool = load_pool(out)
         if pool is not None:
@@ -59,6 +70,54 @@ def prepare_pool(
         if settings.llm is not None:
             _judge_by_model(pool, index, out / MODEL_FOLDER, tell)
         return pool, index.language
+
+
+def estimate_judging(
+    settings: CompareSettings, data: Dataset | None, folder: Path, depth: int, out: Path
+) -> list[Estimate]:
+    """Estimate what a session may still cost: building and asking the methods, and a model that judges the pool.
+
+    Without a pool in `out`, one is made by rules: that of the methods has about as many documents. Raises as
+    `estimate_comparison` does.
+    """
+    schemes = {method.label: method.scheme for method in make_plan(settings).methods}
+    found = estimate_comparison(settings, data, folder, schemes)
+    model, _ = find_payees(folder, settings.llm, settings.encoder)
+    if settings.llm is None or model is None:
+        return found
+    pool = load_pool(out)
+    if pool is None and data is not None:
+        pool = _make_by_rules(settings, data, schemes, depth)
+    if pool is None:
+        return found
+    setting = LLMSettings()
+    with ledger.unrecorded():
+        rules = Counting.beside(model.model, open_paid(folder, model, setting)).open()  # type: ignore[attr-defined]
+        with ledger.record_calls() as tally:
+            count_judgements(pool, rules, settings.language or "english")
+    return [*found, *price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))]
+
+
+def _make_by_rules(settings: CompareSettings, data: Dataset, schemes: Mapping[str, Scheme], depth: int) -> Pool:
+    """Return the pool of methods that are built with rules in a temporary index."""
+    k = max(*settings.k, depth)
+    with (
+        ledger.unrecorded(),
+        warnings.catch_warnings(),
+        tempfile.TemporaryDirectory() as folder,
+        Index.open(Path(folder), language=settings.language, chunking=data.corpus.chunking, create=True) as index,
+    ):
+        warnings.simplefilter("ignore")  # the work itself warns
+        index.add(data.corpus.documents)
+        index.build(*schemes.values())
+        free = {label: scheme for label, scheme in schemes.items() if not asks_service(scheme)}
+        hits = {
+            label: [reduce_retrieval(query, each).hits for query, each in zip(data.queries, found, strict=True)]
+            for label, scheme in free.items()
+            for found in [scheme.open(index).retrieve(data.queries, k)]
+        }
+        source = PoolSource(tuple(free), "", depth, settings.k, settings.seed or 0, "", "")
+        return make_pool(source, [query.text for query in data.queries], data.corpus.documents, hits)
 
 
 def _describe_source(experiment: Experiment, plan: Plan, depth: int) -> PoolSource:

@@ -137,7 +137,7 @@ def find_pareto(racers: Sequence[Candidate]) -> tuple[str, ...]:
         values = (costs.p95_ms, costs.dollars_per_1000, costs.index_dollars, costs.index_seconds, costs.index_bytes)
         return (-(one.score or 0.0), *(math.inf if value is None else value for value in values))
 
-    known = [(one.label, figures(one)) for one in racers if one.asked and one.state != "constraint"]
+    known = [(one.label, figures(one)) for one in racers if one.asked and one.state not in ("constraint", "budget")]
     return tuple(
         label for label, own in known if not any(_dominates(other, own) for name, other in known if name != label)
     )
@@ -158,6 +158,11 @@ def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tupl
         f"{candidate.label} was left out on a part of the corpus: {candidate.reason}"
         for candidate in candidates
         if candidate.state == "sub-corpus"
+    ]
+    said += [
+        f"{candidate.label} may be chosen with a larger --budget: {candidate.reason}"
+        for candidate in candidates
+        if candidate.state == "budget"
     ]
     better = [
         candidate

@@ -84,7 +84,8 @@ def _log(
         **settings,
         "methods": ",".join(candidate.label for candidate in recommendation.candidates),
     }
-    log_values(client, run, params, _figures(recommendation, seconds), tags, [recommendation.dataset])
+    figures = {**_figures(recommendation, seconds), **values.spent_metrics(recommendation.paid, run.data.metrics)}
+    log_values(client, run, params, figures, tags, [recommendation.dataset])
     id, now = run.info.run_id, int(time.time() * 1000)
     known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
     races = values.distinct_names(
@@ -105,7 +106,7 @@ def _figures(recommendation: Recommendation, seconds: float) -> dict[str, float]
     """Return the figures of the decision; unknown ones are left out."""
     figures: dict[str, float | None] = {
         "duration_seconds": seconds,
-        "questions_asked": recommendation.spent,
+        "questions_asked": recommendation.questions_asked,
         "questions_of_full_comparison": recommendation.full,
         **{f"methods/{label}/more_questions": count for label, count in recommendation.more_questions.items()},
     }

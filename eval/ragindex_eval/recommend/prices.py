@@ -7,6 +7,7 @@ from pathlib import Path
 from ragindex.corpus import Corpus
 from ragindex.estimate import estimate
 from ragindex.interfaces.llm import LLMSettings
+from ragindex.llm.budget import Budget
 from ragindex.plugins import registry
 from ragindex_eval.format import short
 from ragindex_eval.recommend.rules import RecommendRules
@@ -19,17 +20,21 @@ _SLACK = 2.0
 
 
 def price_candidates(
-    candidates: Sequence[Candidate], corpus: Corpus, settings: CompareSettings, index_folder: Path | None = None
+    candidates: Sequence[Candidate],
+    corpus: Corpus,
+    settings: CompareSettings,
+    index_folder: Path | None = None,
+    budget: Budget | None = None,
 ) -> tuple[list[Candidate], BuildCosts | None]:
     """Return the candidates with estimated costs of building them over the whole corpus, and the estimate.
 
-    Seconds and bytes are those of `estimate_building`, and dollars those of `ragindex estimate`, which asks nothing.
+    Seconds and bytes are those of `estimate_building`, within the budget, and dollars those of `ragindex estimate`.
     There is none for a small corpus without a language model: it is built as fast. Raises as `Index.build` does.
     """
     if is_small(corpus.documents) and settings.llm in (None, "offline"):
         return list(candidates), None
     schemes = {candidate.label: candidate.scheme for candidate in candidates}
-    building = estimate_building(schemes, corpus.documents, corpus.chunking, settings, index_folder)
+    building = estimate_building(schemes, corpus.documents, corpus.chunking, settings, index_folder, budget)
     return [
         replace(candidate, costs=_price(candidate, building, corpus, settings)) for candidate in candidates
     ], building

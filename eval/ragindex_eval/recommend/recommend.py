@@ -14,9 +14,13 @@ import numpy as np
 
 from ragindex._util.time_limit import TimeLimitError, limit_time
 from ragindex.accounting import ledger
+from ragindex.encoders.vector_cache import remember_paid_questions
 from ragindex.errors import BudgetError, UsageError
-from ragindex.index.parts import tasks_of
-from ragindex.llm.budget import parse_budget
+from ragindex.estimate import add_up
+from ragindex.estimate_left import estimate_left
+from ragindex.index.parts import paid_by, tasks_of, uses_encoder
+from ragindex.interfaces.llm import PaidPlugin
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex.plugins import registry
 from ragindex.plugins.base import asks_service
 from ragindex.types import Query
@@ -28,9 +32,9 @@ from ragindex_eval.recommend.decide import choose, confirm, describe_changes, fi
 from ragindex_eval.recommend.prices import broken_constraint, price_candidates
 from ragindex_eval.recommend.question_order import split_questions
 from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.timing import cost_of_answers
+from ragindex_eval.recommend.timing import TIMED, cost_of_answers
 from ragindex_eval.recommend.trials import try_on_parts
-from ragindex_eval.recommend.values import Candidate, Costs, RaceStep, Recommendation
+from ragindex_eval.recommend.values import LARGER_BUDGET, Candidate, Costs, RaceStep, Recommendation, State
 from ragindex_eval.results.model import Interval, MethodAnswer
 from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.build_costs import BuildCosts, measure_built
@@ -79,6 +83,12 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
     `ragindex_eval.run.pipeline.evaluate`.
     """
+    with ledger.record_calls(paid_only=True) as paid:
+        found = _recommend(settings, rules, data, progress)
+    return replace(found, paid=paid.spent)
+
+
+def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
     rules.require_metric(settings.k)
     chosen_from = choose_candidates(settings)
     folder = settings.index or default_index(data.name)
@@ -87,10 +97,11 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     uses = find_ledger(settings.questions, data, folder)
     racing, kept = _split(data, uses, settings, rules)
     _tell_of_questions(len(racing), rules, progress)
-    candidates = _price(chosen_from, data, folder, settings, rules, progress)
-    plan = Plan(tuple(Method(candidate.label, candidate.scheme, True) for candidate in candidates), ())
     budget = parse_budget(settings.budget)
-    with prepare_index(settings, data, None, budget) as index:
+    candidates = _price(chosen_from, data, folder, settings, rules, progress, budget)
+    plan = Plan(tuple(Method(candidate.label, candidate.scheme, True) for candidate in candidates), ())
+    timed = (query.text for query in racing[:TIMED])
+    with prepare_index(settings, data, None, budget) as index, remember_paid_questions(timed):
         raced = tuple(hash_question(query.text) for query in racing)
         new = not uses.path.exists()
         record_race(uses, RacedQuestions(datetime.now(UTC).isoformat(timespec="seconds"), data.questions_file, raced))
@@ -107,8 +118,8 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
         found = _conclude(racers, values, experiment, rules, (racing, kept), progress)
         found = replace(found, race=race)
         if sealed is not None:
-            ledger = find_ledger(settings.holdout, data, index.folder)
-            return _use_sealed(found, sealed, rules, ledger, progress, reuse=settings.reuse_holdout)
+            sealed_uses = find_ledger(settings.holdout, data, index.folder)
+            return _use_sealed(found, sealed, rules, sealed_uses, progress, reuse=settings.reuse_holdout)
         return _confirm(found, experiment, rules, kept, uses)
 
 
@@ -173,9 +184,10 @@ def _price(
     settings: CompareSettings,
     rules: RecommendRules,
     progress: Progress,
+    budget: Budget | None,
 ) -> list[Candidate]:
     """Estimate the costs of the candidates; `folder` is that of the index, which need not exist."""
-    priced, building = price_candidates(candidates, data.corpus, settings, folder)
+    priced, building = price_candidates(candidates, data.corpus, settings, folder, budget)
     found = [_drop_broken(one, rules) for one in sort_by_price(priced)]
     for one in found:
         if one.state == "constraint":
@@ -224,6 +236,8 @@ def _drop_broken(candidate: Candidate, rules: RecommendRules) -> Candidate:
 def _require_racing(candidates: Sequence[Candidate]) -> None:
     if not any(candidate.remains for candidate in candidates):
         reasons = "; ".join(f"{candidate.label}: {candidate.reason}" for candidate in candidates)
+        if any(candidate.state == "budget" for candidate in candidates):
+            raise BudgetError(f"No candidate could be judged within the budget. {reasons}. {LARGER_BUDGET}")
         raise UsageError(f"No candidate meets the constraints. {reasons}. Loosen one of them.")
 
 
@@ -244,8 +258,8 @@ def _build(
     broken = list[tuple[str, frozenset[str]]]()  # why a method with all these parts leaves
     progress.stand(candidates)
 
-    def leave(one: Candidate, reason: str, said: str) -> None:
-        built.append(one.leave("constraint", reason))
+    def leave(one: Candidate, reason: str, said: str, state: State = "constraint") -> None:
+        built.append(one.leave(state, reason))
         progress.note(f"{one.label} is left out{said}")
 
     for one in candidates:
@@ -253,15 +267,17 @@ def _build(
             built.append(one)
             continue
         parts_of_one = _list_parts(experiment, one)
-        reason = next((reason for reason, parts in broken if parts <= parts_of_one), None)
-        if reason is not None:
-            leave(one, reason, f" before it is built: {reason}")
+        refusal = _find_refusal(experiment, one, parts_of_one, broken)
+        if refusal is not None:
+            state, reason = refusal
+            leave(one, reason, f" before it is built: {reason}", state)
             continue
         try:
             with ledger.attribute_calls(method=one.label), limit_time(_seconds_left(experiment, one, rules)):
                 experiment.index.build(one.scheme)
         except BudgetError as error:
-            leave(one, f"--budget: {error}", ": the budget does not reach for its index")
+            reason = f"not built within the budget: {error}"
+            leave(one, reason, ": the budget does not reach for its index", "budget")
             continue
         except TimeLimitError as error:
             reason = f"--max-index-minutes {rules.max_index_minutes:g}: its build takes longer"
@@ -285,6 +301,46 @@ def _build(
     progress.stand(one for one in built if not one.remains)
     _require_racing(built)
     return sort_by_price(built)
+
+
+def _find_refusal(
+    experiment: Experiment,
+    candidate: Candidate,
+    parts: frozenset[str],
+    broken: Sequence[tuple[str, frozenset[str]]],
+) -> tuple[State, str] | None:
+    """Return why a candidate with these parts is not built, if it is not: parts of it are too dear, or the budget is.
+
+    `broken` are the reasons for which a method leaves that has all these parts.
+    """
+    reason = next((reason for reason, others in broken if others <= parts), None)
+    if reason is not None:
+        return "constraint", reason
+    reason = _exceeds_budget(experiment, candidate)
+    return None if reason is None else ("budget", reason)
+
+
+def _exceeds_budget(experiment: Experiment, candidate: Candidate) -> str | None:
+    """Return why building a candidate is not begun: what is left to pay exceeds the budget for certain; else None."""
+    index = experiment.index
+    budget = index.model.setting.budget
+    if budget is None:
+        return None
+    estimates = estimate_left(
+        index.folder,
+        experiment.dataset.corpus,
+        {candidate.label: candidate.scheme},
+        index.model.setting,
+        llm=index.model.plugin,
+        encoder=index.encoders.plugin,
+        language=index.language,
+        seed=index.seed,
+        keep_calls=index.model.keep_calls,
+    )
+    total = add_up(estimates)
+    if total.low <= budget.left:
+        return None
+    return f"not built, as its index costs ${total.low:.4f} at least, and ${budget.left:.4f} of the budget is left"
 
 
 def _seconds_left(experiment: Experiment, candidate: Candidate, rules: RecommendRules) -> float | None:
@@ -318,14 +374,34 @@ def _cost_answers(
     queries: Sequence[Query],
     progress: Progress,
 ) -> list[Candidate]:
-    """Return the candidates with the costs of first answers; those that are too slow or too dear leave the race."""
-    found = cost_of_answers(candidates, experiment, queries, rules)
+    """Return the candidates with the costs of first answers; those that are too slow or too dear leave the race.
+
+    If the budget does not suffice, those leave that pay for answers.
+    """
+    try:
+        found = cost_of_answers(candidates, experiment, queries, rules)
+    except BudgetError as error:
+        reason = f"not asked within the budget: {error}"
+        left = [
+            one.leave("budget", reason) if one.state == "racing" and _pays(one, experiment) else one
+            for one in candidates
+        ]
+        _require_racing(left)
+        found = cost_of_answers(left, experiment, queries, rules)
     for before, after in zip(candidates, found, strict=True):
         if before.state != after.state:
             progress.note(f"{after.label} is left out: {after.reason}")
     progress.stand(one for one in found if not one.remains)
     _require_racing(found)
     return sort_by_price(found)
+
+
+def _pays(candidate: Candidate, experiment: Experiment) -> bool:
+    """Return whether asking a candidate costs money."""
+    index, parts = experiment.index, experiment.index.all_parts(candidate.scheme)
+    asks = bool(tasks_of(candidate.scheme)) and isinstance(index.model.plugin, PaidPlugin)
+    encodes = isinstance(index.encoders.plugin, PaidPlugin) and any(map(uses_encoder, parts))
+    return asks or encodes or any(paid_by(candidate.scheme))
 
 
 # ---------------------------------------------------------------- race
@@ -358,14 +434,22 @@ def _race(
         block = queries[start : start + rules.block]
         rows = np.full((len(block), len(racers)), math.nan)
         for at, racer in enumerate(racers):
-            if racer.remains:
+            if not racer.remains:
+                continue
+            try:
                 scored = ask_scored(experiment, racer.label, retrievers[at], block, rules.metric)
-                rows[:, at] = scored.scores
-                answers[racer.label] += scored.answers
+            except BudgetError as error:
+                racers[at] = replace(racer, asked=len(values)).leave(
+                    "budget", f"not asked further within the budget: {error}"
+                )
+                progress.note(f"{racer.label} is left out after {many(len(values), 'question')}: the budget is spent")
+                continue
+            rows[:, at] = scored.scores
+            answers[racer.label] += scored.answers
         values = np.vstack([values, rows])
         racers = _leave_below(racers, values, rules, race.population, progress)
         _require_racing(racers)
-        racers, ended = _decide(racers, values, race, progress)
+        racers, ended = _decide(racers, values, race, progress, alone=all(one.state != "budget" for one in others))
         progress.stand(racers)
         asked_all = {
             racer.label: racer.score for racer in racers if racer.asked == len(values) and racer.score is not None
@@ -424,23 +508,26 @@ def _recall_interval(scores: SampleArray, rules: RecommendRules, racers: int, po
 
 
 def _decide(
-    racers: Sequence[Candidate], values: SampleArray, race: RaceRules, progress: Progress
+    racers: Sequence[Candidate], values: SampleArray, race: RaceRules, progress: Progress, *, alone: bool
 ) -> tuple[list[Candidate], bool]:
-    """Return the racers with what the race says of them after these scores, and whether it is over."""
-    left = np.array([racer.asked if racer.state == "constraint" else 0 for racer in racers])
+    """Return the racers with what the race says of them after these scores, and whether it is over.
+
+    A single racer is accepted if it is `alone`, because all others break a constraint or are worse.
+    """
+    left = np.array([racer.asked or -1 if racer.state in ("constraint", "budget") else 0 for racer in racers])
     races = run_races(np.nan_to_num(values)[None], np.arange(len(racers)), race, left)
     decided = list[Candidate]()
     for at, racer in enumerate(racers):
         seen = values[~np.isnan(values[:, at]), at]
-        updated = replace(racer, asked=len(seen), score=float(seen.mean()))
+        updated = replace(racer, asked=len(seen), score=float(seen.mean()) if len(seen) else None)
         dropped, accepted = int(races.dropped[0, at]), int(races.accepted[0, at])
-        if racer.state == "constraint":
+        if racer.state in ("constraint", "budget"):
             updated = racer
         elif dropped and racer.state != "dropped":
             updated = updated.leave("dropped", f"more than {percent(race.delta)} points worse than another")
             progress.note(f"{racer.label} is dropped after {many(dropped, 'question')}: {percent(updated.score or 0)}")
         elif len(racers) == 1:
-            updated = updated.leave("accepted", "no other meets the constraints")
+            updated = updated.leave("accepted", "no other meets the constraints") if alone else updated
         elif accepted and racer.state == "racing":
             updated = updated.leave("accepted", f"within {percent(race.delta)} points of the best")
             progress.note(
@@ -476,7 +563,7 @@ def _conclude(
     everyone = [*racers, *candidates[values.shape[1] :]]
     return Recommendation(
         chosen=chosen.label,
-        decided=choice.accepted,
+        decided=choice.accepted and not any(one.state == "budget" for one in everyone),
         rival=None if rival is None else rival.label,
         difference=difference,
         cheaper=tuple(racers[at].label for at in choice.cheaper),
@@ -485,7 +572,7 @@ def _conclude(
         candidates=tuple(everyone),
         pareto=find_pareto(racers),
         kept=len(kept),
-        spent=sum(one.asked for one in everyone),
+        questions_asked=sum(one.asked for one in everyone),
         full=len(everyone) * len(racing),
         steps=tuple(progress.steps),
         would_change=describe_changes(everyone, chosen),

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from ragindex.cli.console import text_table
 from ragindex.index.parts import topological_order, uses_encoder
+from ragindex.types import Usage
 from ragindex_eval.format import describe_lsa, join_names, many, percent, points, short
 from ragindex_eval.recommend.candidates import sort_by_price
 from ragindex_eval.recommend.decide import judge_confirmation
@@ -92,6 +93,8 @@ def describe_decision(recommendation: Recommendation, rules: RecommendRules) -> 
             f"{enough}: on {about} it is within {margin} points of the {best} in {rules.metric} (risk {risk}). "
             f"{score}; {_describe_difference(recommendation)}. {_describe_cheaper(recommendation)}"
         )
+    if recommendation.over_budget:
+        return f"{_describe_budget(recommendation)} Best of the others so far: {recommendation.chosen}, {score}."
     left = join_names([candidate.label for candidate in recommendation.candidates if candidate.remains])
     return (
         f"Undecided between {left} (the cheapest first) on {about}, with a margin of {margin} points. Best so far: "
@@ -99,6 +102,13 @@ def describe_decision(recommendation: Recommendation, rules: RecommendRules) -> 
         "These bounds hold whenever one stops, so they are wider than the intervals of compare. "
         f"{recommendation.tells_more}"
     )
+
+
+def _describe_budget(recommendation: Recommendation) -> str:
+    """Say which candidates the budget did not suffice for, so that the race has not judged them."""
+    names = join_names([candidate.label for candidate in recommendation.over_budget])
+    unbuilt = "could not be built or asked within --budget"
+    return f"Undecided: {names} {unbuilt}, so nothing is known of {'it' if ' and ' not in names else 'them'}."
 
 
 def _describe_questions(recommendation: Recommendation) -> str:
@@ -132,6 +142,7 @@ def _list_untested(candidates: Sequence[Candidate]) -> str:
     """Say why candidates were not raced to the end."""
     reasons = {
         "constraint": "for a constraint",
+        "budget": "for the budget",
         "sub-corpus": "after a trial on a part of the corpus, a heuristic outside the risk",
     }
     labels: dict[str, list[str]] = {}
@@ -158,13 +169,22 @@ def _describe_recall(interval: Interval, chosen: str, rules: RecommendRules) -> 
 
 
 def describe_spending(recommendation: Recommendation) -> str:
-    """Return how many questions were asked, beside those of a full comparison."""
-    share = 100 * recommendation.spent / recommendation.full if recommendation.full else 0.0
+    """Return how many questions were asked, beside those of a full comparison, and what was paid if anything was."""
+    share = 100 * recommendation.questions_asked / recommendation.full if recommendation.full else 0.0
     return (
-        f"Asked {recommendation.spent:,} questions in all. "
+        f"Asked {recommendation.questions_asked:,} questions in all. "
         f"Asking {many(len(recommendation.candidates), 'candidate')} all "
         f"{recommendation.questions:,} takes {recommendation.full:,} ({share:.0f} %)."
+        f"{_describe_paid(recommendation.paid)}"
     )
+
+
+def _describe_paid(paid: Usage) -> str:
+    """Return a sentence on what was paid; "" if nothing was."""
+    if paid.money is None:
+        return " What it paid is not known: a model has no price."
+    about = "about " if paid.estimated else ""
+    return f" Paid {about}${paid.money:.4f}." if paid.money else ""
 
 
 def _describe_p95(candidate: Candidate, limit: float) -> str:

@@ -5,12 +5,19 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ragindex.interfaces import Scheme
+from ragindex.types import Usage
 from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.results.model import DatasetFacts, Interval
+from ragindex_eval.results.model import NO_USAGE, DatasetFacts, Interval
 
 ConfirmationVerdict = Literal["confirmed", "contradicted", "open"]
-State = Literal["racing", "accepted", "dropped", "constraint", "sub-corpus", "failed"]
-"""`accepted` and `dropped` are statements of the race, with its risk; `sub-corpus` is a drop by a heuristic."""
+State = Literal["racing", "accepted", "dropped", "constraint", "sub-corpus", "budget", "failed"]
+"""`accepted` and `dropped` are statements of the race, with its risk; `sub-corpus` is a drop by a heuristic.
+
+Of a candidate that left for the `budget`, which did not suffice to build or to ask it, nothing is known.
+"""
+
+
+LARGER_BUDGET = "The same command with a larger --budget goes on where this one stopped."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +108,9 @@ class Recommendation:
     `rival` is the method that comes next, and `difference` the interval of chosen minus rival that holds at any time.
     `recall` is such an interval of the chosen method's metric, if --min-recall is given. `questions` were for the race,
     and `kept` were kept apart to confirm its choice. `pareto` are the methods that no other beats in quality, latency,
-    money and index cost at once. `spent` and `full` are the questions asked, and those that asking every candidate
-    everything would take. `holdout` is the choice on questions that a ledger lets be used once. `steps` says what was
+    money and index cost at once. `questions_asked` and `full` are the questions asked, and those that asking every
+    candidate everything would take; in JSON the first one is `spent`, too. `paid` is what the run paid. `holdout` is
+    the choice on questions that a ledger lets be used once. `steps` says what was
     done, and why. `race` has the scores after each block of questions. `tells_more` says how many more questions would
     tell the best from the other remaining ones, in the words of `compare`.
     """
@@ -117,7 +125,7 @@ class Recommendation:
     kept: int
     candidates: tuple[Candidate, ...]
     pareto: tuple[str, ...]
-    spent: int
+    questions_asked: int
     full: int
     steps: tuple[str, ...]
     would_change: tuple[str, ...]
@@ -129,6 +137,12 @@ class Recommendation:
     holdout: HoldoutResult | None = None
     recall: Interval | None = None
     tells_more: str = ""
+    paid: Usage = NO_USAGE
+
+    @property
+    def over_budget(self) -> tuple[Candidate, ...]:
+        """The candidates that could not be built or asked within the budget."""
+        return tuple(candidate for candidate in self.candidates if candidate.state == "budget")
 
     def candidate(self, label: str) -> Candidate:
         """Return a candidate by its label."""
@@ -147,9 +161,10 @@ class Recommendation:
             "kept",
             "pareto",
         )
-        plain += ("spent", "full", "encoder", "tells_more")
+        plain += ("questions_asked", "full", "encoder", "tells_more")
         return {
             **{name: getattr(self, name) for name in plain},
+            "spent": self.questions_asked,
             "more_questions": dict(self.more_questions),
             "confirmation": self.confirmation and self.confirmation.to_json(),
             "holdout": self.holdout and self.holdout.to_json(),

@@ -1,7 +1,7 @@
 """Terminal output of comparisons."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -24,6 +24,7 @@ from ragindex_eval.stats.first_sentence import state_conclusion
 _SHOWN_REASONS = 3
 _SHOWN_DETAILS = 5
 _FEWEST_SHARED = 5  # questions; the intervals of shares of fewer reach from a few to nearly all percent
+_TOGETHER = "together"
 _LONGEST_KIND = 24  # columns of the terminal
 
 
@@ -31,7 +32,8 @@ _LONGEST_KIND = 24  # columns of the terminal
 class _Column:
     """Column of the table. If `metric` is set, the methods that may be the best by it are bold (`leaders`).
 
-    Values of which `estimated` holds are marked with ~.
+    Values of which `estimated` holds are marked with ~. Columns that are `added` up have a sum, and a figure for each
+    of the reader's bounds.
     """
 
     title: str
@@ -39,6 +41,7 @@ class _Column:
     form: Callable[[float], str]
     metric: str | None = None
     estimated: Callable[[MethodResult], bool] = lambda method: False
+    added: bool = False
 
 
 class _BoldLegend:
@@ -68,8 +71,9 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     """
     names = [escape_markup(method.label) for method in comparison.methods]
     bounds = [f"[dim]{bound.label}[/]" for bound in comparison.bounds]
+    together = [f"[dim]{_TOGETHER}[/]"] if _has_total(comparison) else []
     groups = tuple(tuple(_fit(column, comparison) for column in group) for group in _column_groups(comparison))
-    table = FittedTable("method", (*names, *bounds), groups)
+    table = FittedTable("method", (*names, *bounds, *together), groups)
     bold = any(cell.startswith("[bold]") for group in groups for column in group for cell in column.cells)
     said = f"[bold]{escape_markup(state_conclusion(comparison))}[/]"
     facts = map(escape_markup, _fact_lines(comparison))
@@ -218,12 +222,17 @@ def _cost_columns(comparison: Comparison) -> list[_Column]:
     columns = [
         _token_column("index\ntokens", lambda method: method.index_usage),
         _money_column("index\n$", lambda method: method.index_usage, "{:.4f}".format),
-        _money_column("spent\n$", lambda method: method.spent, "{:.4f}".format),
+        replace(_money_column("spent\n$", lambda method: method.spent, "{:.4f}".format), added=True),
         _token_column("tokens/\nquestion", lambda method: method.query_usage),
         _money_column("$/\nquestion", lambda method: method.query_usage, "{:.5f}".format),
         _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
     ]
-    return [column for column in columns if any(column.value(method) != 0 for method in comparison.methods)]
+    shown_methods = (*comparison.methods, *comparison.bounds)
+    return [column for column in columns if any(column.value(method) != 0 for method in shown_methods)]
+
+
+def _has_total(comparison: Comparison) -> bool:
+    return comparison.spent.money != 0
 
 
 def _token_column(title: str, usage: Callable[[MethodResult], Usage]) -> _Column:
@@ -240,9 +249,18 @@ def _money_column(title: str, usage: Callable[[MethodResult], Usage], form: Call
 
 
 def _bound_cell(column: _Column, bound: MethodResult) -> str:
-    """Return the cell of a reader's bound, which has only answer metrics."""
+    """Return the cell of a reader's bound, which has answer metrics and what its answers cost."""
+    if column.added:
+        return f"[dim]{_text(column, bound)}[/]"
     known = column.metric in bound.metrics
     return f"[dim]{column.form(column.value(bound) or 0.0)}[/]" if known else ""
+
+
+def _total_cell(column: _Column, comparison: Comparison) -> str:
+    if not column.added:
+        return ""
+    spent = comparison.spent
+    return "[dim]–[/]" if spent.money is None else f"[dim]{'~' if spent.estimated else ''}{column.form(spent.money)}[/]"
 
 
 def _metric_column(name: str) -> _Column:
@@ -255,9 +273,10 @@ def _percent(value: float | None) -> float | None:
 
 
 def _fit(column: _Column, comparison: Comparison) -> FittedColumn:
-    """Return a column with its cells: of the methods, and below them of the reader's bounds."""
+    """Return a column with its cells: of the methods, below them of the reader's bounds, and what was spent in all."""
     bounds = [_bound_cell(column, bound) for bound in comparison.bounds]
-    return FittedColumn(column.title, (*_cells(column, comparison), *bounds))
+    together = [_total_cell(column, comparison)] if _has_total(comparison) else []
+    return FittedColumn(column.title, (*_cells(column, comparison), *bounds, *together))
 
 
 def _text(column: _Column, method: MethodResult) -> str:

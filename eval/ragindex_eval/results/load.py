@@ -90,6 +90,7 @@ def _load_comparison(folder: Path) -> Comparison:
         left_out=tuple(value["left_out"]),
         environment=value["environment"],
         fingerprint=value["fingerprint"],
+        paid=_usage(value["spent"]) if "spent" in value else None,
         near_gold={one["query"]: one["near_gold"] for one in asked if "near_gold" in one},
         read_shares={id: share for one in asked for id, share in one.get("read_shares", {}).items()},
     )

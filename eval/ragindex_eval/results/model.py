@@ -401,6 +401,7 @@ class Comparison:
     - `enough`: what the questions can show, if there are at least two methods and a few judged questions.
     - `holdout`: set if the choice was confirmed by questions kept apart.
     - `published`: set if the settings have a published table with figures on this data set.
+    - `paid`: what the run paid in all; None if that was not recorded.
     """
 
     dataset: DatasetFacts
@@ -432,6 +433,7 @@ class Comparison:
     near_gold: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     read_shares: Mapping[str, float] = field(default_factory=dict)
     finds_nothing: tuple[FindsNothing, ...] = ()
+    paid: Usage | None = None
     _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -441,6 +443,12 @@ class Comparison:
     def method(self, label: str) -> MethodResult:
         """Return the result of a method by its label. Raises KeyError if there is none."""
         return {method.label: method for method in self.methods}[label]
+
+    @property
+    def spent(self) -> Usage:
+        """What this run paid in all: for the methods, those that failed, the reader's bounds and a holdout."""
+        each = (one.spent for one in (*self.methods, *self.failed, *self.bounds))
+        return sum(each, NO_USAGE) if self.paid is None else self.paid
 
     def pair(self, a: str, b: str, metric: str) -> MethodPair:
         """Return the difference of `a` and `b` by a metric. Raises KeyError if the metric is not known for both."""
@@ -469,6 +477,7 @@ class Comparison:
             "left_out": list(self.left_out),
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
+            "spent": _usage_to_json(self.spent),
             **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
             **({"finds_nothing": [one.to_json() for one in self.finds_nothing]} if self.finds_nothing else {}),
             **({} if self.enough is None else {"enough": self.enough.to_json()}),

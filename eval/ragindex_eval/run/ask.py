@@ -201,7 +201,7 @@ def _answer_batch(
             found = retrieve(retriever, batch, k)
             contract.require(batch, found, k)
             located = positions.locate(found)
-            reduced = [_reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, located, strict=True)]
+            reduced = [reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, located, strict=True)]
         except Exception as error:
             if ends_all(error):
                 raise
@@ -248,7 +248,7 @@ def _require_answers(answers: Iterable[MethodAnswer], texts: Mapping[str, str], 
             )
 
 
-def _reduce_retrieval(query: Query, retrieval: Retrieval) -> MethodAnswer:
+def reduce_retrieval(query: Query, retrieval: Retrieval) -> MethodAnswer:
     """Reduce a retrieval for saving: keep the whole ranking, and bound everything else."""
     ranked = tuple(
         SavedHit(

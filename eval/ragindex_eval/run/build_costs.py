@@ -21,6 +21,8 @@ from ragindex.index.manifest import read_manifest
 from ragindex.index.models import vector_cache_path
 from ragindex.index.parts import topological_order
 from ragindex.interfaces import FittedEncoderPlugin, Scheme
+from ragindex.interfaces.llm import LLMSettings
+from ragindex.llm.budget import Budget
 from ragindex.plugins import registry
 from ragindex.types import Chunking, Document
 from ragindex_eval.run.settings import CompareSettings
@@ -70,8 +72,9 @@ def estimate_building(
     chunking: Chunking | Literal["default"] | None,
     settings: CompareSettings,
     folder: Path | None = None,
+    budget: Budget | None = None,
 ) -> BuildCosts:
-    """Estimate what building the schemes, by label, takes over `documents`.
+    """Estimate what building the schemes, by label, takes over `documents`; a paid encoder is paid from the budget.
 
     `folder` is that of the index, which need not exist. Vectors that it has cached are not made again; they count with
     what they first took. The others are cached there, so that the index does not make them again. Raises as
@@ -81,7 +84,7 @@ def estimate_building(
     methods = _list_methods(schemes, settings)
     lacking = [schemes[method] for method, labels in methods.items() if not known.keys() >= {*labels}]
     if lacking:
-        sampled = _build_sample(lacking, documents, chunking, settings, folder)
+        sampled = _build_sample(lacking, documents, chunking, settings, folder, budget)
         known = sampled | known
         if folder is not None:
             _keep_sampled(folder, documents, settings, known)
@@ -153,6 +156,7 @@ def _build_sample(
     chunking: Chunking | Literal["default"] | None,
     settings: CompareSettings,
     index: Path | None,
+    budget: Budget | None,
 ) -> dict[str, PartCost]:
     """Build schemes over a sample of the documents, and return the costs of their parts, scaled to all documents.
 
@@ -171,6 +175,7 @@ def _build_sample(
             language=settings.language,
             chunking=chunking,
             vectors=cached,
+            llm_settings=LLMSettings(budget=budget),
             create=True,
         ) as sample,
         ledger.record_calls(),

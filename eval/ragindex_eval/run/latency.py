@@ -256,8 +256,9 @@ def _time_question(method: _MeteredMethod, query: Query, k: int) -> list[float] 
             if ends_all(error):
                 raise
             return None  # `answer_all` counts unanswered questions
-    replayed = asked.correction  # a cached LLM answer counts with the seconds of its first call
-    return [times.total + replayed, times.encoder, times.store, times.own + replayed, reference]
+    replayed = asked.correction  # a cached answer counts with the seconds of its first call, of an encoder as well
+    own = times.own + replayed - times.replayed
+    return [times.total + replayed, times.encoder + times.replayed, times.store, own, reference]
 
 
 def _read_times(method: _MeteredMethod, queries: Sequence[Query]) -> Times | None:

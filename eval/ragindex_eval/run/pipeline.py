@@ -21,6 +21,7 @@ from ragindex._util import canonical
 from ragindex._util.text import first_names, many
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
+from ragindex.encoders.vector_cache import remember_paid_questions
 from ragindex.errors import (
     BrokenPluginError,
     ContractError,
@@ -113,20 +114,28 @@ def evaluate(
             reuse=settings.reuse_holdout,
         )
         sealed = load_holdout(experiment, settings.holdout)
-        outcomes = list(_measure_answers(experiment, plan, watch))
-        scored = [outcome for outcome in outcomes if not isinstance(outcome, str)]
-        failed = _failed_results(scored)
-        measured = [(one, metrics) for one, metrics in scored if not _fails(one, metrics)]
-        times = _measure_latency(experiment, [one for one, _ in measured])
-        results = [
-            _result(one, metrics, time, _count_tokens(experiment, one))
-            for (one, metrics), time in zip(measured, times, strict=True)
-        ]
-        bounds = _read_bounds(experiment)
-        earlier = {one.label: one.earlier for one, _ in scored if one.earlier}
-        left_out = [*plan.left_out, *(outcome for outcome in outcomes if isinstance(outcome, str))]
-        concluded = conclude(experiment, plan.methods, results, failed, bounds, earlier, left_out)
-        return _add_holdout(_add_published(concluded, settings), experiment, plan, sealed, settings)
+        timed = latency.sample(experiment.dataset.queries, opened.seed)
+        with remember_paid_questions(query.text for query in timed), ledger.record_calls(paid_only=True) as paid:
+            comparison = _measure(experiment, plan, watch)
+            comparison = _add_holdout(_add_published(comparison, settings), experiment, plan, sealed, settings)
+        return replace(comparison, paid=paid.spent)
+
+
+def _measure(experiment: Experiment, plan: "Plan", watch: Watch | None) -> Comparison:
+    """Build the methods, ask the questions, time them and draw the conclusions."""
+    outcomes = list(_measure_answers(experiment, plan, watch))
+    scored = [outcome for outcome in outcomes if not isinstance(outcome, str)]
+    failed = _failed_results(scored)
+    measured = [(one, metrics) for one, metrics in scored if not _fails(one, metrics)]
+    times = _measure_latency(experiment, [one for one, _ in measured])
+    results = [
+        _result(one, metrics, time, _count_tokens(experiment, one))
+        for (one, metrics), time in zip(measured, times, strict=True)
+    ]
+    bounds = _read_bounds(experiment)
+    earlier = {one.label: one.earlier for one, _ in scored if one.earlier}
+    left_out = [*plan.left_out, *(outcome for outcome in outcomes if isinstance(outcome, str))]
+    return conclude(experiment, plan.methods, results, failed, bounds, earlier, left_out)
 
 
 def _add_published(comparison: Comparison, settings: CompareSettings) -> Comparison:

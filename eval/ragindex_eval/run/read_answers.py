@@ -162,15 +162,7 @@ def bounds(
     `answer_all` does.
     """
     gold = dataset.gold or {}
-    queries = [query for query in dataset.queries if query.id in gold and gold[query.id].answers]
-    if not queries:
-        return []
-    wanted = {id for query in queries for id in gold[query.id].doc_ids}
-    documents = {document.id: document for document in dataset.corpus.documents if document.id in wanted}
-    sources: dict[str, Retriever] = {
-        NO_PASSAGES: NoPassages(),
-        GOLD_PASSAGES: GoldPassages(gold, documents, chunking, reader.language),
-    }
+    queries, sources = bound_sources(dataset, chunking, reader.language)
     shape = None if chunking is None else [chunking.size, chunking.overlap]
     found = []
     for label, source in sources.items():
@@ -179,6 +171,22 @@ def bounds(
             (kept / "answers.jsonl").unlink(missing_ok=True)
         found.append(_read_bound(label, source, queries, k, kept, reader, gold, find_spans))
     return found
+
+
+def bound_sources(
+    dataset: Dataset, chunking: Chunking | None, language: str
+) -> tuple[list[Query], dict[str, Retriever]]:
+    """Return the questions with accepted answers, and what the reader gets for each bound; no bounds without them."""
+    gold = dataset.gold or {}
+    queries = [query for query in dataset.queries if query.id in gold and gold[query.id].answers]
+    if not queries:
+        return [], {}
+    wanted = {id for query in queries for id in gold[query.id].doc_ids}
+    documents = {document.id: document for document in dataset.corpus.documents if document.id in wanted}
+    return queries, {
+        NO_PASSAGES: NoPassages(),
+        GOLD_PASSAGES: GoldPassages(gold, documents, chunking, language),
+    }
 
 
 def _read_bound(

@@ -134,7 +134,11 @@ def spent_nothing(study: Study) -> Study:
 
     comparisons = (
         replace(
-            comparison, methods=free(comparison.methods), failed=free(comparison.failed), bounds=free(comparison.bounds)
+            comparison,
+            methods=free(comparison.methods),
+            failed=free(comparison.failed),
+            bounds=free(comparison.bounds),
+            paid=NO_USAGE,
         )
         for comparison in study.comparisons
     )

@@ -5,13 +5,14 @@ only from the randomness of the methods.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeAlias
 
 from ragindex._util.workers import use_workers
 from ragindex.errors import UsageError
+from ragindex.estimate import Estimate
 from ragindex.index.manifest import require_seed
 from ragindex.llm.budget import parse_budget
 from ragindex_eval.data import datasets
@@ -19,17 +20,24 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data
 from ragindex_eval.metrics import answers
 from ragindex_eval.results.model import Comparison, MethodResult, Study
+from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.grid import parse_threshold, require_methods
-from ragindex_eval.run.pipeline import evaluate, folder_name, make_plan
+from ragindex_eval.run.pipeline import default_index, evaluate, folder_name, make_plan
 from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 
 WatchStudy: TypeAlias = Callable[[int, str, MethodResult | None], None]
 """A `pipeline.Watch` of each comparison, with its place in the study, from 0."""
 
 
-def run_study(settings: CompareSettings, command: str = "", watch: WatchStudy | None = None) -> Study:
+def run_study(
+    settings: CompareSettings,
+    command: str = "",
+    watch: WatchStudy | None = None,
+    approve: Callable[[Callable[[], Sequence[Estimate]]], None] | None = None,
+) -> Study:
     """Run every comparison in the settings, one after the other, with a shared budget; `watch` is told how it goes.
 
+    `approve` gets what estimates all of them before the first one starts; an error that it raises ends the study.
     Methods, labels, grids, thresholds, corpora and seeds are checked before any work. Raises as `evaluate` does.
     """
     _check(settings)
@@ -37,14 +45,34 @@ def run_study(settings: CompareSettings, command: str = "", watch: WatchStudy | 
     started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     with use_workers(settings.workers):
         found = list[Comparison]()
-        for corpus in settings.all_corpora():
-            for comparison, data in _list_comparisons(corpus, settings):
-                told = None if watch is None else partial(watch, len(found))
-                found.append(evaluate(comparison, data, budget=budget, watch=told))
+        corpora = settings.all_corpora()
+        comparisons: Iterable[tuple[CompareSettings, Dataset | None]] = _list_all(corpora, settings)
+        if approve is not None:
+            if len(corpora) == 1:  # of several, one after the other is in memory
+                comparisons = list(comparisons)
+            again = comparisons if len(corpora) == 1 else _list_all(corpora, settings)
+            approve(lambda: [estimate for each, data in again for estimate in _estimate(each, data)])
+        for comparison, data in comparisons:
+            told = None if watch is None else partial(watch, len(found))
+            found.append(evaluate(comparison, data, budget=budget, watch=told))
     names = dict.fromkeys(comparison.dataset.name for comparison in found)
     return Study(
         settings.name or ", ".join(names), tuple(found), command, started, round(time.perf_counter() - clock, 3)
     )
+
+
+def _estimate(settings: CompareSettings, data: Dataset | None) -> list[Estimate]:
+    """Return what one comparison may cost before it starts."""
+    folder = settings.index or default_index(data.name if data else "")
+    schemes = {method.label: method.scheme for method in make_plan(settings).methods}
+    return estimate_comparison(settings, data, folder, schemes)
+
+
+def _list_all(
+    corpora: Sequence[CorpusSettings | None], settings: CompareSettings
+) -> Iterator[tuple[CompareSettings, Dataset | None]]:
+    for corpus in corpora:
+        yield from _list_comparisons(corpus, settings)
 
 
 def _list_comparisons(

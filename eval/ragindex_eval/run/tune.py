@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragindex._util.progress import progress_bar
+from ragindex.encoders.vector_cache import remember_paid_questions
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
-from ragindex.interfaces import FeatureRetriever
+from ragindex.interfaces import FeatureRetriever, Scheme
 from ragindex.parts.records import Doubles
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
@@ -80,10 +81,10 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Plugin
 
     Raises UsageError if there are fewer than FEWEST_QUESTIONS with gold documents.
     """
-    scheme = registry.scheme({"name": METHOD, "params": {"bases": list(bases)}})
+    scheme = make_method(bases)
     if data is not None:
         _require_enough(len(list_judged(data)))
-    with prepare_index(settings, data, None, None) as index:
+    with prepare_index(settings, data, None, None) as index, remember_paid_questions():
         experiment = load_experiment(settings, data, Plan((), ()), index)
         index.build(scheme)
         judged = collect_judged(index, experiment.dataset, bases, settings.k[-1])
@@ -94,6 +95,11 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Plugin
     _require_enough(len(judged.questions))
     seed = settings.seed or 0
     return replace(fit_nested(judged, settings.k, seed), base_seconds=seconds)
+
+
+def make_method(bases: Sequence[PluginSpec]) -> Scheme:
+    """Return the method whose weights are fitted."""
+    return registry.scheme({"name": METHOD, "params": {"bases": list(bases)}})
 
 
 def _require_enough(questions: int) -> None:

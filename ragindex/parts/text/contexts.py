@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from ragindex._util.canonical import encodable
 from ragindex._util.text import many
 from ragindex.english import split_sentences
-from ragindex.interfaces import BuildContext, Part, Schema
+from ragindex.interfaces import BuildContext, Part, Schema, SearchKind
 from ragindex.llm.tasks import Failure, Task
 from ragindex.parts.asking import PassageAnswers, PassageRow
 from ragindex.parts.text.preceding import Surroundings, SurroundingTexts
@@ -78,6 +78,7 @@ class PassageContexts(PassageAnswers):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     made_by_rules: ClassVar[str] = "Contexts of passages were made"
     one_record_each: ClassVar[bool] = True
 

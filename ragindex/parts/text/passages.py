@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from ragindex.errors import UsageError
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, SearchKind
 from ragindex.parts.records import CONTEXT, split_by_size
 from ragindex.parts.text.contexts import PassageContexts, below_title
 from ragindex.plugins.registry import PartField, of_class
@@ -29,6 +29,7 @@ class Passages(Part[Collection]):
     """
 
     version: ClassVar[int] = 2
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     by: ChunkBy | None = Field(
         default=None, description="Units and boundaries of passages. null: words if there is a size, else the index's."
     )

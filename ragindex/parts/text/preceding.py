@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ragindex.corpus.chunking import split_passage_id
-from ragindex.interfaces import BuildContext, Part, ReadContext
+from ragindex.interfaces import BuildContext, Part, ReadContext, SearchKind
 
 if TYPE_CHECKING:
     from ragindex.index.parts import PartBuildContext
@@ -23,6 +23,7 @@ class Preceding(Part["PrecedingTexts"]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
 
     @property
     def shares_records(self) -> bool:
@@ -59,6 +60,7 @@ class Surroundings(Part["SurroundingTexts"]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
 
     @property
     def shares_records(self) -> bool:

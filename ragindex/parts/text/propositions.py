@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, StringConstraints, WithJsonSchema
 
 from ragindex._util.canonical import encodable
 from ragindex.english import extract
-from ragindex.interfaces import BuildContext, Part, Schema
+from ragindex.interfaces import BuildContext, Part, Schema, SearchKind
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import PassageAnswers, PassageRow
 from ragindex.parts.records import TEXTS, unit_columns
@@ -182,6 +182,7 @@ class Propositions(PassageAnswers):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     made_by_rules: ClassVar[str] = "Propositions were made"
     entities: Literal["listed", "all"] = Field(
         default="listed",

@@ -15,7 +15,7 @@ from pydantic import BaseModel, StringConstraints
 
 from ragindex._util.canonical import encodable
 from ragindex.english.words import ENGLISH_FUNCTION_WORDS, PAST_VERBS, PREPOSITIONS, RELATIVES
-from ragindex.interfaces import BuildContext, Schema
+from ragindex.interfaces import BuildContext, Schema, SearchKind
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import PassageAnswers, PassageRow
 from ragindex.parts.records import unit_columns
@@ -75,6 +75,7 @@ class Topics(PassageAnswers):
     """One record per passage with text: its topic, from one LLM call."""
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     made_by_rules: ClassVar[str] = "Topics were made"
 
     def tasks(self) -> tuple[Task[Any], ...]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex._util.canonical import digest
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, SearchKind, Uses
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.parts.encoding import encode_records
 from ragindex.parts.records import TEXTS, replace_records
@@ -32,6 +32,7 @@ class Aggregates(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     uses: ClassVar[Uses] = frozenset({"encoder"})
     has_vectors: ClassVar[bool] = True
     of: Annotated[PartField, of_class(Propositions)] = Field(

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from ragindex._util.canonical import digest, encodable
-from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
+from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, SearchKind, Uses
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import AskingPart
@@ -56,6 +56,7 @@ class SummaryTree(AskingPart[Collection]):
     """
 
     version: ClassVar[int] = 3
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     uses: ClassVar[Uses] = frozenset({"encoder", "model", "prompts", "seed"})
     made_by_rules: ClassVar[str] = "Summaries were made"
     has_vectors: ClassVar[bool] = True

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
 from ragindex.filters import Filter, Terms
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, SearchKind
 from ragindex.parts.records import TEXTS, replace_records
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
@@ -41,6 +41,7 @@ class TreePool(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     has_vectors: ClassVar[bool] = True
     aggregates: bool = Field(
         default=True, description="Include the leaves of the trees over aggregates; false is ablation (C)."

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from ragindex._util.text import many
 from ragindex.english import extract
 from ragindex.errors import DataError
-from ragindex.interfaces import BuildContext, Collection, ReadContext, Schema, Uses
+from ragindex.interfaces import BuildContext, Collection, ReadContext, Schema, SearchKind, Uses
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import PassageAnswers, PassageRow
 from ragindex.parts.records import TEXTS
@@ -128,6 +128,7 @@ class Extractions(PassageAnswers):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     uses: ClassVar[Uses] = frozenset({"model", "prompts", "import"})
     one_record_each: ClassVar[bool] = True
     calls: Literal["joint", "sequential"] = Field(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import regex
 from pydantic import Field, field_validator
 
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, SearchKind
 from ragindex.parts.records import TEXTS, find_record_ids, split_by_size, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
@@ -31,6 +31,7 @@ class Triples(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     of: PartField = Field(default=Extractions(), description="Extractions that the triples are read from.")
     entity_key: Literal["exact", "casefold"] = Field(
         default="exact",

@@ -28,6 +28,7 @@ from ragindex.interfaces import (
     PartContext,
     ReadContext,
     Schema,
+    SearchKind,
     TokenEncoder,
     Uses,
 )
@@ -63,6 +64,7 @@ class TokenVectors(Part["TokenIndex"]):
     """
 
     version: ClassVar[int] = 4
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     uses: ClassVar[Uses] = frozenset({"encoder"})
     finishes_changes: ClassVar[bool] = True
     of: PartField = Field(default=Passages(), description="Part whose records are encoded, token by token.")

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
 from ragindex.filters import Filter, Overlaps
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Uses
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, SearchKind, Uses
 from ragindex.parts.encoding import count_record_tokens, note_unread, token_fields
 from ragindex.parts.records import encoded_fields, encoded_text
 from ragindex.parts.text.passages import Passages
@@ -44,6 +44,7 @@ class Vectors(Part[Collection]):
     """
 
     version: ClassVar[int] = 2
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"vectors"})
     uses: ClassVar[Uses] = frozenset({"encoder"})
     has_vectors: ClassVar[bool] = True
     of: Annotated[PartField, AfterValidator(_check_without_vectors)] = Field(

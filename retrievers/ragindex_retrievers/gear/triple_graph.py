@@ -10,7 +10,7 @@ from pydantic import Field
 from ragindex.english import is_number
 from ragindex.filters import Terms
 from ragindex.index import versioned_files
-from ragindex.interfaces import BuildContext, Collection, FilterQuery, Part, ReadContext
+from ragindex.interfaces import BuildContext, Collection, FilterQuery, Part, ReadContext, SearchKind
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import PartField
@@ -54,6 +54,7 @@ class TripleGraph(Part[NeighbourGraph]):
     """
 
     version: ClassVar[int] = 2
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     over: PartField = Field(default=Triples(), description="Triples of the graph.")
     memory_gib: float = Field(
         default=1.0,

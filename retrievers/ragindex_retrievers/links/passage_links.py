@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.english import strip_brackets
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, SearchKind
 from ragindex.parts.records import TEXTS
 from ragindex.text_analysis import analyse
 from ragindex.types import HYPERLINKS
@@ -30,6 +30,7 @@ class PassageLinks(Part[Collection]):
     """
 
     version: ClassVar[int] = 2
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Write the records of the batch, and delete those of removed passages."""

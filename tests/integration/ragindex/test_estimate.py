@@ -1,7 +1,7 @@
 """An estimate, held against what the run then uses; the tokenizer is a real one, made here and known to the server."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,14 +10,18 @@ from comparing import compare
 from counting_server import LLM, SCHEMES, build_and_count, count_tokens, counting
 from openai_server import OpenAIServer
 
+from ragindex import estimate as estimate_module
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate import Estimate, estimate, estimate_encoding, estimate_questions
+from ragindex.estimate import Estimate, Pricing, estimate, estimate_encoding, estimate_questions
+from ragindex.estimate_left import estimate_left
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
+from ragindex.llm.cache import SQLiteCache
+from ragindex.llm.output import schema_text
 from ragindex.llm.prices import load_prices
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
@@ -118,9 +122,9 @@ def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path
     assert (index.output_tokens, index.counted) == (0, True)
     questions = sum(count_tokens(query.text) for query in data.queries)
     assert [(one.task, one.calls, one.input_tokens) for one in asked] == [
-        ("encoding, dense", 4, questions),
-        ("encoding, hybrid", 4, questions),
+        ("encoding, questions", 4, questions),  # once for all methods of a comparison
     ]
+    assert asked[0].methods == ("dense", "hybrid")
 
 
 def test_an_encoder_that_costs_nothing_has_no_estimate() -> None:
@@ -142,3 +146,97 @@ def test_money_is_unknown_without_a_price(corpus: Corpus, monkeypatch: pytest.Mo
     (one,) = estimate(corpus, SCHEMES, registry.llm("openai:nobody-knows"), LLMSettings())
     assert isinstance(one, Estimate)
     assert (one.money, one.counted) == (None, False)
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def test_the_interval_of_a_sample_holds_the_charge(server: OpenAIServer, corpus: Corpus, tmp_path: Path) -> None:
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
+    (plain,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
+    (sampled,) = estimate(corpus, SCHEMES, LLM, LLMSettings(cache=cache), sample=20)
+    real = build_and_count(corpus, tmp_path / "w", LLMSettings()).first
+    assert real.money is not None
+    for one in (plain, sampled):
+        assert one.money is not None
+        assert one.money_low is not None
+        assert one.money_high is not None
+        assert one.money_low < one.money < one.money_high <= 2 * one.money_low
+    assert (plain.basis, sampled.basis, sampled.methods) == ("assumed", "sampled", ("bm25(over=triples)",))
+    assert sampled.money_low <= real.money <= sampled.money_high
+    assert sampled.money == pytest.approx(real.money, rel=0.15)
+    assert sampled.money_high - sampled.money_low < plain.money_high - plain.money_low
+
+
+def test_the_upper_end_has_the_schema_of_the_answers(
+    server: OpenAIServer, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
+    schema = count_tokens(schema_text(EXTRACT.output))
+    monkeypatch.setattr(estimate_module, "_describe_schema", lambda task: "")
+    (without,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
+    assert one.money_high is not None
+    assert without.money_high is not None
+    charged = one.calls * schema * 1.02 / 1e6  # at a dollar for a million tokens, one answer in fifty twice
+    assert one.money_high - without.money_high == pytest.approx(charged, rel=0.01)
+    assert one.money_low == without.money_low
+
+
+@pytest.mark.parametrize(
+    ("written", "thoughts"),
+    [
+        ("openai:gpt-4o-mini", 0),
+        ("openai:gpt-5-mini", 450),
+        ("openai:gpt-5-chat-latest", 0),
+        ("openai:o3", 450),
+        ("openai:openai/o4-mini", 450),
+        ("openai(model=gpt-5-mini, reasoning_effort=low)", 200),
+        ("openai(model=mine, reasoning_effort=high)", 1500),
+    ],
+)
+def test_models_that_reason_are_assumed_to_think(written: str, thoughts: int) -> None:
+    assert Pricing.of(registry.llm(written), LLMSettings()).thoughts == thoughts
+
+
+def test_what_the_cache_has_costs_nothing(server: OpenAIServer, corpus: Corpus, tmp_path: Path) -> None:
+    with Index.open(tmp_path / "w", llm=LLM, chunking=None, create=True) as index:
+        index.add(corpus.documents[:20])
+        index.build(*SCHEMES)
+    server.requests.clear()
+    labelled = {registry.label(scheme): scheme for scheme in SCHEMES}
+    first = replace(corpus, documents=corpus.documents[:20])
+    assert estimate_left(tmp_path / "w", first, labelled, LLMSettings()) == []
+    (left,) = estimate_left(tmp_path / "w", corpus, labelled, LLMSettings())
+    assert (left.task, left.calls, left.methods) == ("extract", 30, ("bm25(over=triples)",))
+    (nothing_kept,) = estimate_left(tmp_path / "w", corpus, labelled, LLMSettings(), keep_calls=False)
+    assert nothing_kept.calls == 50
+    (new,) = estimate_left(tmp_path / "other", corpus, labelled, LLMSettings(), llm=LLM)
+    assert new.calls == 50
+    assert server.requests == []
+
+
+def test_of_a_large_corpus_a_part_is_counted(server: OpenAIServer, corpus: Corpus) -> None:
+    (whole,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
+    size = sum(len(document.text) for document in corpus.documents)
+    (part,) = estimate(corpus, SCHEMES, LLM, LLMSettings(), most_characters=size // 3)
+    assert part.calls == pytest.approx(whole.calls, rel=0.1)
+    assert part.money == pytest.approx(whole.money, rel=0.1)
+    assert part.money_high is not None
+    assert part.money_low is not None
+    assert part.money_high / part.money_low > (whole.money_high or 0) / (whole.money_low or 1)
+
+
+def test_a_sample_of_questions_counts_the_rounds_of_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The model repeats its thought, which ends the rounds earlier than those of the rules."""
+    data = datasets.read_dataset("world:50", limit=4)
+    schemes = {"ircot": registry.scheme("ircot")}
+    thinking = counting(monkeypatch, tmp_path, lambda body: '{"thought": "It has to be found who is meant."}')
+    with thinking as server:
+        (plain,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+        setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
+        (sampled,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=4)
+        assert plain.calls > 8
+        assert sampled.calls == len(server.requests) == 8  # all questions are sampled: two rounds each
+        assert (sampled.task, sampled.basis, plain.basis) == ("thought, ircot", "sampled", "assumed")
+        (half,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=2)
+        assert 8 < half.calls < plain.calls  # the rest is as of rules

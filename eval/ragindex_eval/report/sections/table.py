@@ -59,7 +59,7 @@ class MethodRow:
 class Table:
     """Table of a comparison; `quality` says whether it has metrics, and `bold` whether any figure is bold.
 
-    `bounds` are the rows of the reader's bounds, if answers were read.
+    `bounds` are the rows of the reader's bounds, if answers were read, and `total` is the row of what was spent in all.
     """
 
     columns: tuple[Column, ...]
@@ -67,15 +67,15 @@ class Table:
     bounds: tuple[MethodRow, ...]
     quality: bool
     bold: bool
+    total: MethodRow | None = None
 
 
 def render_table(comparison: Comparison) -> Table:
     """Make the table, with a row per method in the order of the comparison."""
     metrics = metrics_shown(comparison)
     best = {name: methods_ahead(comparison, name) for name in (*metrics, LATENCY)}
-    costs = [
-        cost for cost in _COST_COLUMNS if cost.always or any(cost.told(method) != 0 for method in comparison.methods)
-    ]
+    shown = (*comparison.methods, *comparison.bounds)
+    costs = [cost for cost in _COST_COLUMNS if cost.always or any(cost.told(method) != 0 for method in shown)]
     columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *(cost.column for cost in costs)]
     rows = []
     for number, method in enumerate(comparison.methods):
@@ -83,23 +83,33 @@ def render_table(comparison: Comparison) -> Table:
         cells = (*quality, *(cost.cell(method, method.label in best[LATENCY]) for cost in costs))
         rows.append(MethodRow(method.label, Markup(svg.key(number)), cells))  # noqa: S704  # drawn by us, holds no text
     bold = any(cell.best for row in rows for cell in row.cells)
-    return Table(tuple(columns), tuple(rows), _bound_rows(comparison, metrics, len(costs)), bool(metrics), bold)
+    bounds, total = _bound_rows(comparison, metrics, costs), _total_row(comparison, metrics, costs)
+    return Table(tuple(columns), tuple(rows), bounds, bool(metrics), bold, total)
 
 
-def _bound_rows(comparison: Comparison, metrics: list[str], costs: int) -> tuple[MethodRow, ...]:
-    """Return the rows of the reader's bounds, which have only answer metrics."""
-    blank = (MetricCell(""),) * costs
+def _bound_rows(comparison: Comparison, metrics: list[str], costs: "list[_CostColumn]") -> tuple[MethodRow, ...]:
+    """Return the rows of the reader's bounds, with answer metrics and what they cost."""
     return tuple(
         MethodRow(
             bound.label,
             Markup(""),
             (
                 *(_quality_cell(bound, name, False) if name in ANSWER_METRICS else MetricCell("") for name in metrics),
-                *blank,
+                *(cost.cell(bound, False) if cost.column.title == _SPENT else MetricCell("") for cost in costs),
             ),
         )
         for bound in comparison.bounds
     )
+
+
+def _total_row(comparison: Comparison, metrics: list[str], costs: "list[_CostColumn]") -> MethodRow | None:
+    """Return the row of what the run spent in all; None if it spent nothing."""
+    spent = comparison.spent
+    if spent.money == 0:
+        return None
+    total = "–" if spent.money is None else f"{'~' if spent.estimated else ''}{spent.money:.4f}"
+    cells = (MetricCell(total if cost.column.title == _SPENT else "") for cost in costs)
+    return MethodRow("together", Markup(""), (*(MetricCell("") for _ in metrics), *cells))
 
 
 def metrics_shown(comparison: Comparison) -> list[str]:
@@ -186,6 +196,7 @@ class _CostColumn:
     told: Callable[[MethodResult], float | None] = lambda method: 1.0
 
 
+_SPENT = "spent $"
 _COST_COLUMNS = (
     _CostColumn(
         Column("p50 ms", "half of the questions were answered within this time, asked one by one"),
@@ -222,7 +233,7 @@ _COST_COLUMNS = (
         lambda method: method.index_usage.estimated,
     ),
     _optional_cost(
-        "spent $",
+        _SPENT,
         "dollars that this run paid, for building and asking (~: by estimated tokens)",
         lambda method: method.spent.money,
         "{:.4f}".format,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, SearchKind
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import AskingPart
 from ragindex.parts.records import replace_records
@@ -54,6 +54,7 @@ class JudgedSameAs(AskingPart[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     made_by_rules: ClassVar[str] = "Aliases were judged"
     of: Annotated[PartField, of_class(SameAs)] = Field(default=SameAs(), description="Pairs of names to judge.")
 

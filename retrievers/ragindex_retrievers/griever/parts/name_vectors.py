@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
+from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, SearchKind, Uses
 from ragindex.parts.triples.triples import Triples
 from ragindex.parts.vectors.encoded_names import find_distinct, store_name_vectors
 from ragindex.plugins.registry import PartField, of_class
@@ -32,6 +32,7 @@ class NameVectors(Part[NameCollections]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     uses: ClassVar[Uses] = frozenset({"encoder"})
     over: Annotated[PartField, of_class(Triples)] = Field(
         default=Triples(), description="Triples whose entities and predicates are encoded."

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ragindex._util.canonical import digest
 from ragindex.filters import Filter, Ids, Overlaps, Terms
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, SearchKind
 from ragindex.parts.records import TEXTS, large_text
 from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
@@ -56,6 +56,7 @@ class PartialTriples(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     finishes_changes: ClassVar[bool] = True
     over: Annotated[PartField, of_class(Triples)] = Field(default=Triples(), description="Triples to take apart.")
     scope: Literal["corpus", "passage"] = Field(

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ragindex._util.canonical import digest
 from ragindex._util.progress import progress_bar
-from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, Uses
+from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadContext, Schema, SearchKind, Uses
 from ragindex.parts.records import DIGEST, TEXTS, Flags, Integers, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
@@ -66,6 +66,7 @@ class SameAs(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset()
     uses: ClassVar[Uses] = frozenset({"seed"})
     of: Annotated[PartField, of_class(NameVectors)] = Field(default=NameVectors(), description="Vectors of the names.")
     by: Literal["evidence", "embedding"] = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 from pydantic import Field
 
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, SearchKind
 from ragindex.parts.records import TEXTS
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triple_json import from_json, to_json
@@ -26,6 +26,7 @@ class TriplePassages(Part[Collection]):
     """
 
     version: ClassVar[int] = 1
+    searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     of: Annotated[PartField, of_class(Passages)] = Field(default=Passages(), description="Passages.")
     over: Annotated[PartField, of_class(Triples)] = Field(
         default=Triples(), description="Triples that are added to the passages that state them."

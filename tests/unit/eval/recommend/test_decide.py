@@ -138,7 +138,15 @@ def test_all_confirmations_together_have_the_stated_risk() -> None:
 def recommendation(candidates: Sequence[Candidate], chosen: str, **values: Any) -> Recommendation:
     facts = DatasetFacts("notes", 10, 0, "", 100, 100, "")
     given = {"decided": True, "rival": "dense", "difference": (-0.01, 0.05), "cheaper": (), "more_questions": {}}
-    sizes = {"questions": 100, "kept": 0, "pareto": (), "spent": 0, "full": 0, "steps": (), "would_change": ()}
+    sizes = {
+        "questions": 100,
+        "kept": 0,
+        "pareto": (),
+        "questions_asked": 0,
+        "full": 0,
+        "steps": (),
+        "would_change": (),
+    }
     more = {"rules": {}, "dataset": facts, "encoder": "lsa", **given, **sizes, **values}
     return Recommendation(chosen=chosen, candidates=tuple(candidates), **more)
 

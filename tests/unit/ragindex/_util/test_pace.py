@@ -1,7 +1,7 @@
 """Rate and time left of work that is shown."""
 
 import pytest
-from rich.progress import Progress
+from rich.progress import Progress, Task
 
 from ragindex._util import progress
 
@@ -36,3 +36,17 @@ def test_a_bar_of_batches_of_a_minute_has_rate_and_time_left() -> None:
         shown.append((rate.render(task).plain, left.render(task).plain))
         assert task.speed is None
     assert shown == [("4.3/s", "14 min left"), ("4.3/s", "13 min left")]
+
+
+def test_a_line_ends_with_what_was_paid() -> None:
+    with progress.show_costs(lambda: "$0.0123, 45 cached"):
+        assert progress._describe_pace(3, 40, 60.0) == "3 of 40, 60 s, 0.05/s, 12 min left, $0.0123, 45 cached"
+        (task,) = _begin(progress._CostColumn())
+        assert progress._CostColumn().render(task).plain == "$0.0123, 45 cached"
+    assert progress._describe_pace(3, 40, 60.0) == "3 of 40, 60 s, 0.05/s, 12 min left"
+
+
+def _begin(column: progress.ProgressColumn) -> list[Task]:
+    bars = Progress(column)
+    bars.add_task("asking", total=2)
+    return list(bars.tasks)

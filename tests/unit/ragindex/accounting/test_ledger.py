@@ -18,7 +18,15 @@ from pydantic import BaseModel, Field, RootModel
 from tiktoken import Encoding
 
 from ragindex.accounting import ledger
-from ragindex.accounting.ledger import CallRecord, ConcurrentTimes, format_spending, spending_to_json
+from ragindex.accounting.ledger import (
+    CallRecord,
+    ConcurrentTimes,
+    Costs,
+    format_running,
+    format_savings,
+    format_spending,
+    spending_to_json,
+)
 from ragindex.errors import DataError, UsageError
 from ragindex.llm import tokens
 from ragindex.llm.output import is_closed, schema_text
@@ -30,6 +38,20 @@ KEPT = CallRecord("echo", "small", input_tokens=20, output_tokens=1, money=0.25,
 
 
 # ---------------------------------------------------------------- the tally
+
+
+def test_what_the_cache_has_saved() -> None:
+    with ledger.record_calls(paid_only=True) as tally:
+        assert (format_running(tally), format_savings(tally)) == ("", None)
+        ledger.record_call(CALL, now=2.5)
+        ledger.record_call(KEPT, now=0.001)
+        ledger.record_call(KEPT, now=0.001)
+        ledger.record_call(replace(KEPT, task=ledger.EMBEDDING, money=0.125), now=0.0)
+        ledger.record_call(CallRecord("echo", "offline rules", seconds=0.5, rule=True, replayed=True), now=0.5)
+    assert tally.costs == Costs(paid=0.5, answers=2, saved=0.625)
+    assert format_savings(tally) == "Saved by the cache: 2 answers, $0.625000."
+    assert format_running(tally) == "$0.5000, 2 cached"
+    assert tally.entries == (replace(CALL, phase="", method="", item=None),)
 
 
 def test_first_and_spent() -> None:

@@ -1,0 +1,138 @@
+"""What a command may cost: the estimate that it prints before it starts, and the consent that it asks for.
+
+Above RAGINDEX_CONFIRM_ABOVE dollars the command asks; --yes and --budget answer in advance. Models without a price are
+shown with their tokens, and nothing is asked about them.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from rich.console import Group, RenderableType
+
+from ragindex._util.text import first_names, many
+from ragindex.cli.console import confirm, escape_markup, print_estimate, print_note, text_table, write_result
+from ragindex.errors import RagindexError, UsageError
+from ragindex.estimate import Estimate, Total, add_up
+
+CONFIRM_VARIABLE = "RAGINDEX_CONFIRM_ABOVE"
+_DEFAULT_LIMIT = 1.0
+_FLAGS = "--yes, or --budget DOLLARS"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """How the user has answered in advance, and where the JSON of the command goes (`json`)."""
+
+    yes: bool = False
+    budget: float | None = None
+    dry_run: bool = False
+    json: str | None = None
+
+
+def read_limit() -> float:
+    """Return above how many dollars a command asks. Raises UsageError."""
+    written = os.environ.get(CONFIRM_VARIABLE, "").strip()
+    try:
+        limit = float(written) if written else _DEFAULT_LIMIT
+    except ValueError:
+        limit = math.nan
+    if not limit >= 0:
+        raise UsageError(f"{CONFIRM_VARIABLE} must be an amount in dollars, 0 or more. Got {written!r}.")
+    return limit
+
+
+def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) -> None:
+    """Print what `estimating` returns, and ask if it may cost more than the limit; with `dry_run`, end the command.
+
+    Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
+    asked. Raises UsageError if the user does not agree.
+    """
+    limit, estimates = read_limit(), list[Estimate]()
+    try:
+        estimates += estimating()
+    except RagindexError as error:  # the work itself raises it again, unless only the estimate is not possible
+        print_note(f"What this may cost is not known: {error}")
+    if approval.dry_run:
+        write_result(
+            {"estimate": estimates_to_json(estimates)},
+            approval.json,
+            lambda: print_estimate(render_estimates(estimates), stderr=False),
+        )
+        raise typer.Exit
+    if not estimates:
+        return
+    print_estimate(render_estimates(estimates), stderr=True)
+    total = add_up(estimates)
+    if total.high > limit and not approval.yes and approval.budget is None:
+        cost = f"This may cost {format_range(total.low, total.high)}, more than ${limit:g} ({CONFIRM_VARIABLE})."
+        confirm(cost, "Go on?", _FLAGS, approval.json)
+
+
+# ---------------------------------------------------------------- estimates as text and JSON
+
+
+def format_range(low: float | None, high: float | None, sign: str = "$") -> str:
+    """Format an interval of dollars, as "$0.0120 to $0.0180"; a dash if it is unknown."""
+    if low is None or high is None:
+        return "–"
+    first, last = (f"{sign}{money:.{2 if money >= 10 else 4}f}" for money in (low, high))
+    return first if first == last else f"{first} to {last}"
+
+
+def estimates_to_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """Return the estimates, and their sum: None where a model has no price."""
+    total = add_up(estimates)
+    names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted", "price_source")
+    tasks = [
+        {
+            **{name: getattr(one, name) for name in names},
+            "money_low": one.money_low,
+            "money_high": one.money_high,
+            "basis": one.basis,
+            "methods": list(one.methods),
+            "price_date": None if one.price_date is None else one.price_date.isoformat(),
+        }
+        for one in estimates
+    ]
+    sums = {"money": total.money, "money_low": total.low, "money_high": total.high}
+    return {"tasks": tasks, **(dict.fromkeys(sums) if total.unpriced else sums)}
+
+
+def render_estimates(estimates: Sequence[Estimate]) -> RenderableType:
+    """Return the estimates as a table, their sum, and how the figures were made."""
+    if not estimates:
+        return "Nothing here is paid for."
+    columns = ("task", "methods", "calls", "tokens in", "tokens out", "$", "from", "to", "how")
+    rows = [
+        (
+            one.task,
+            first_names(one.methods) if one.step == "index" or len(one.methods) > 1 else "",
+            f"{one.calls:,}",
+            f"{one.input_tokens:,}",
+            f"{one.output_tokens:,}",
+            *("–" if money is None else f"{money:.4f}" for money in (one.money, one.money_low, one.money_high)),
+            one.basis,
+        )
+        for one in estimates
+    ]
+    return Group(text_table(columns, rows), *map(escape_markup, _describe(estimates, add_up(estimates))))
+
+
+def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
+    lines = list[str]()
+    if len(total.unpriced) < len(estimates):
+        lines.append(f"Estimate: about ${total.money:.4f}, {format_range(total.low, total.high)}.")
+    if total.unpriced:
+        tokens = many(total.tokens, "token")
+        lines.append(f"No price is known for {first_names(total.unpriced)}; {tokens} in all.")
+    for source, day in dict.fromkeys((one.price_source, one.price_date) for one in estimates if one.price_source):
+        lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
+    if not all(one.counted for one in estimates):
+        lines.append("The model's tokenizer is not available: tokens are estimated from the number of characters.")
+    if any(one.basis == "assumed" for one in estimates):
+        lines.append("assumed: answers, and the rounds of agents, are taken to be about those of rules.")
+    return lines

@@ -1,0 +1,143 @@
+"""A language model and an encoder that cost nothing and count what a paid one would read and write.
+
+The model answers with the offline rules, but for answers that were paid for before: these come from the cache.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, PrivateAttr
+
+from ragindex.accounting import ledger
+from ragindex.encoders.common import normalize_rows
+from ragindex.errors import UsageError
+from ragindex.interfaces import Encoder, EncoderPlugin, Floats
+from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
+from ragindex.llm import tokens
+from ragindex.llm.client import LLMClient
+from ragindex.llm.offline import OfflineRules
+from ragindex.llm.tasks import Failure, Output, Task, render_messages
+
+ENCODING = "counted encoding"
+"""The task of what `CountingEncoder` counts."""
+_DIMENSIONS = 32
+
+
+class Counting(LLMPlugin):
+    """An LLM plugin that answers with the offline rules and records the tokens a model would read and write."""
+
+    version: ClassVar[int] = 1
+    model: str = Field(description="Model whose tokenizer counts the tokens.")
+    _paid: LLM | None = PrivateAttr(default=None)
+
+    @classmethod
+    def beside(cls, model: str, paid: LLM | None) -> "Counting":
+        """Return the plugin for a model; answers that `paid` has in its cache are used, and not counted."""
+        plugin = cls(model=model)
+        plugin._paid = paid
+        return plugin
+
+    def open(self, setting: LLMSettings | None = None) -> "CountingRules":
+        """Open the counting rules; no request is sent."""
+        return CountingRules(self.model, self._paid)
+
+
+class CountingRules(OfflineRules):
+    """The LLM that `Counting` opens: offline rules that record token counts in the ledger.
+
+    With `delegate`, that model answers instead, and records what it does itself.
+    """
+
+    def __init__(self, model: str, paid: LLM | None = None) -> None:
+        self.model = model
+        self.id = f"counting for {model}"  # only used for temporary indexes
+        self.delegate: LLM | None = None
+        self._paid = paid if isinstance(paid, LLMClient) else None
+
+    def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
+        """Return the delegate's answer, the answer that was paid for before, or that of the rule, which is counted."""
+        if self.delegate is not None:
+            return self.delegate.run(task, inputs, repeat=repeat, again=again)
+        paid = None if self._paid is None else self._paid.find_answer(task, inputs, repeat=repeat)
+        return super().run(task, inputs, repeat=repeat, again=again) if paid is None else paid
+
+    def map(
+        self,
+        task: Task[Output],
+        many: Iterable[Mapping[str, Any]],
+        *,
+        repeat: int = 0,
+        again: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Output | Failure]:
+        """Answer each input as `run` does."""
+        if self.delegate is not None:
+            return self.delegate.map(task, many, repeat=repeat, again=again, progress=progress)
+        if self._paid is None:
+            return super().map(task, many, repeat=repeat, again=again, progress=progress)
+        inputs = list(many)
+        answers: list[Output | Failure | None] = [self._paid.find_answer(task, one, repeat=repeat) for one in inputs]
+        progress(sum(answer is not None for answer in answers))
+        unpaid = [number for number, answer in enumerate(answers) if answer is None]
+        ruled = super().map(task, [inputs[number] for number in unpaid], progress=progress)
+        by_number = dict(zip(unpaid, ruled, strict=True))
+        return [by_number[number] if answer is None else answer for number, answer in enumerate(answers)]
+
+    def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
+        """Return the task's rule. Raises UsageError if it has none."""
+        if task.rule is None:
+            raise UsageError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
+        return task.rule
+
+    def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:
+        """Record the tokens of a question and its answer."""
+        read = tokens.count_message_tokens(render_messages(task, inputs), self.model)
+        answered = task.output.model_validate(output.model_dump()).model_dump_json(
+            include=set(task.output.model_fields)
+        )
+        written = tokens.count_text_tokens(answered, self.model)
+        entry = ledger.CallRecord(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
+        ledger.record_call(replace(entry, replayed=True, rule=True), 0.0)  # the call costs nothing
+
+
+class CountingEncoder(EncoderPlugin):
+    """An encoder plugin that makes vectors up and records the tokens that the model's service would bill."""
+
+    version: ClassVar[int] = 1
+    model: str = Field(description="Model whose tokenizer counts the tokens.")
+    prefix: str = Field(default="", description="Text put before each document.")
+
+    def open(self, setting: LLMSettings | None = None) -> "MadeUpVectors":
+        """Open the encoder; no request is sent."""
+        return MadeUpVectors(self.model, self.prefix)
+
+
+@dataclass(frozen=True)
+class MadeUpVectors(Encoder):
+    """The encoder that `CountingEncoder` opens: the vector of a text is drawn by the hash of the text."""
+
+    model: str
+    prefix: str = ""
+    dimensions: int = _DIMENSIONS
+
+    @property
+    def id(self) -> str:
+        """Only used for temporary indexes."""
+        return f"counting for {self.model}"
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        """Return made-up vectors, and record the tokens of each text."""
+        for text in texts:
+            read = tokens.count_text_tokens(f"{self.prefix}{text}", self.model).tokens
+            entry = ledger.CallRecord(ENCODING, self.id, input_tokens=read, replayed=True, rule=True)
+            ledger.record_call(entry, 0.0)
+        seeds = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) for text in texts]
+        drawn = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]
+        return normalize_rows(np.array(drawn).reshape(len(texts), self.dimensions))
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Return the vectors of `encode_documents`."""
+        return self.encode_documents(texts)

@@ -1,0 +1,84 @@
+"""What the commands of the evaluation print and ask before they pay."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import Done, ragindex
+from till import PAID, SAID, Till, billing, open_desk
+
+COMPARE = ("compare", "notes", "--questions", "questions.csv", "--methods", "ircot,dense(over=topics)", *PAID)
+COMMANDS = {
+    "compare": (*COMPARE, "--index", "i", "--out", "o"),
+    "recommend": ("recommend", *COMPARE[1:], "--index", "i"),
+    "gate": ("gate", "ircot", "--against", "bm25", "--data", "notes", "--questions", "questions.csv", *PAID),
+    "judge": ("judge", "notes", "questions.txt", "--out", "judged", "--methods", "bm25,dense", "--index", "i", *PAID),
+}
+
+
+@pytest.fixture
+def till(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Till]:
+    with billing() as running:
+        open_desk(running, tmp_path, monkeypatch)
+        running.server.write = lambda body: json.dumps({**SAID, "thought": "So the answer is: Grey Anna."})
+        monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0.01")
+        yield running
+
+
+def list_tasks(done: Done) -> dict[str, int]:
+    return {task["task"]: task["calls"] for task in done.json["estimate"]["tasks"]}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_pays_asks_first(till: Till, name: str) -> None:
+    done = ragindex(*COMMANDS[name])
+    assert (done.code, done.out, till.server.requests) == (2, "", []), done
+    assert "(RAGINDEX_CONFIRM_ABOVE). Nothing was done" in done.err
+    assert "add --yes, or --budget DOLLARS." in done.err
+    assert "Estimate: about $" in done.err
+    assert not Path("i").exists()
+
+
+def test_tune_asks_first(till: Till) -> None:
+    questions = [f"Which hill is highest {number}?,Grey Anna,hill.md" for number in range(30)]
+    Path("many.csv").write_text("\n".join(["question,answer,documents", *questions]))
+    done = ragindex("tune", "notes", "--questions", "many.csv", "--index", "i", *PAID)
+    assert (done.code, till.server.requests, Path("i").exists()) == (2, [], False)
+    assert "encoding, index" in done.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_dry_run_ends_after_the_estimate(till: Till, name: str) -> None:
+    done = ragindex(*COMMANDS[name], "--dry-run", "--json", "-")
+    assert (done.code, till.server.requests, Path("i").exists(), Path("judged").exists()) == (0, [], False, False), done
+    tasks = list_tasks(done)
+    if name == "judge":
+        assert tasks["judge"] >= 2  # a document at least for each of two questions
+        assert "encoding, questions" in tasks
+        return
+    assert {"encoding, questions", "thought, ircot"} <= tasks.keys() or name == "gate"
+    assert tasks["thought, ircot"] >= 2
+
+
+def test_the_answers_of_both_bounds_are_counted(till: Till) -> None:
+    done = ragindex(*COMPARE, "--read", "--dry-run", "--json", "-")
+    tasks = list_tasks(done)
+    assert tasks["answer, ircot"] == tasks["answer, dense(over=topics)"] == 2
+    assert tasks["answer, no-passages"] == tasks["answer, gold-passages"] == 1  # one question has an accepted answer
+
+
+def test_what_a_comparison_has_paid_for_is_not_estimated_again(till: Till) -> None:
+    assert ragindex(*COMMANDS["compare"], "--yes").code == 0
+    till.server.requests.clear()
+    again = ragindex(*COMMANDS["compare"], "--dry-run", "--json", "-")
+    assert (again.code, till.server.requests) == (0, [])
+    assert list_tasks(again) == {}  # its results are shown as they are
+    fresh = ragindex(*COMMANDS["compare"], "--fresh", "--dry-run", "--json", "-")
+    assert list_tasks(fresh) == {"encoding, questions": 2}  # vectors of questions are not kept
+
+
+def test_a_budget_answers(till: Till) -> None:
+    done = ragindex(*COMMANDS["compare"], "--budget", "100")
+    assert done.code == 0, done.err
+    assert "Estimate: about $" in done.err

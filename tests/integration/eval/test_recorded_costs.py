@@ -1,0 +1,60 @@
+"""What races and judging sessions paid, in MLflow: the sums are those of the service."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import ragindex
+from mlflow_database import all_runs
+from till import PAID, SAID, Till, billing, checked, open_desk
+
+from ragindex_eval.cli import judge, recommend
+from ragindex_eval.judge.mlflow_run import track_judging
+from ragindex_eval.recommend.mlflow_run import track_recommendation
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
+
+JUDGE = ("judge", "notes", "questions.txt", "--methods", "bm25,dense", "--llm", "openai:small", "--json", "j.json")
+RECOMMEND = ("recommend", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--json", "r.json")
+
+
+@pytest.fixture
+def till(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Till]:
+    with billing() as running:
+        open_desk(running, tmp_path, monkeypatch)
+        running.server.write = lambda body: json.dumps({**SAID, "relevant": "yes"})
+        monkeypatch.setattr(judge, "track_judging", track_judging)
+        monkeypatch.setattr(recommend, "track_recommendation", track_recommendation)
+        yield running
+
+
+def test_a_judging_session_has_a_run_with_its_cost(till: Till, uri: str) -> None:
+    assert ragindex(*JUDGE, "--out", "judged").code == 0
+    money = till.money
+    (run,) = all_runs(uri)
+    assert run.info.run_name.startswith("judge notes, 2")
+    assert run.data.metrics["usage/spent/money"] == pytest.approx(money)
+    found = json.loads(Path("j.json").read_text())
+    assert run.data.metrics["documents"] == found["documents"] == len(till.server.requests)
+    assert (run.data.params["methods"], run.data.params["llm"]) == ("bm25,dense", "openai:small")
+    checked(till, found["spent"])
+    assert ragindex(*JUDGE, "--out", "judged").code == 0  # pays nothing
+    assert [each.data.metrics["usage/spent/money"] for each in all_runs(uri)] == [pytest.approx(money)]
+
+
+def test_a_session_that_pays_nothing_has_no_run(till: Till, uri: str) -> None:
+    free = ("judge", "notes", "questions.txt", "--methods", "bm25", "--llm", "offline", "--out", "judged")
+    assert ragindex(*free).code == 0
+    assert all_runs(uri) == []
+
+
+def test_a_recommendation_has_its_cost(till: Till, uri: str) -> None:
+    assert ragindex(*RECOMMEND, *PAID).code == 0
+    money, found = till.money, json.loads(Path("r.json").read_text())
+    (run,) = all_runs(uri)
+    assert run.data.metrics["usage/spent/money"] == pytest.approx(money)
+    checked(till, found["paid"])
+    assert ragindex(*RECOMMEND, *PAID).code == 0
+    (again,) = all_runs(uri)
+    assert again.data.metrics["usage/spent/money"] == pytest.approx(money + till.money)  # of both runs

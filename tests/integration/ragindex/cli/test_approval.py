@@ -1,0 +1,155 @@
+"""What a command prints and asks before it pays."""
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from command_line import ragindex
+from till import PAID, Till, billing, open_desk
+
+from ragindex.cli.console import confirm
+from ragindex.errors import UsageError
+
+INDEX = ("index", "notes", "--index", "i", "--methods", "dense(over=topics)", *PAID)
+
+
+@pytest.fixture
+def till(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Till]:
+    with billing() as running:
+        open_desk(running, tmp_path, monkeypatch)
+        monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0.05")
+        yield running
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def open_terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Standard streams of a terminal; returns the questions that are asked, all of them answered with no."""
+    asked = list[str]()
+    monkeypatch.setattr(sys, "stdin", _Terminal())
+    monkeypatch.setattr(sys, "stdout", _Terminal())
+    monkeypatch.setattr(typer, "confirm", lambda question, **_: bool(asked.append(question)))
+    return asked
+
+
+def test_nobody_to_ask_ends_the_command_and_names_the_flag(till: Till) -> None:
+    done = ragindex(*INDEX)
+    assert (done.code, done.out, till.server.requests) == (2, "", [])
+    table, last = done.err.rsplit("\n", 2)[0], done.err.splitlines()[-1]
+    assert "topic" in table
+    assert "encoding, index" in table
+    assert "dense(over=topics)" in table  # the method that it is for
+    assert last.startswith("error: This may cost $")
+    assert last.endswith(
+        ", more than $0.05 (RAGINDEX_CONFIRM_ABOVE). Nothing was done: nobody can be asked here. "
+        "To go on, add --yes, or --budget DOLLARS."
+    )
+    assert not Path("i").exists()
+
+
+@pytest.mark.parametrize("answer", [("--yes",), ("--budget", "50")])
+def test_flags_that_answer(till: Till, answer: tuple[str, ...]) -> None:
+    done = ragindex(*INDEX, *answer)
+    assert done.code == 0, done.err
+    assert "Estimate: about $" in done.err
+    assert till.money > 0.05
+
+
+def test_below_the_limit_nothing_is_asked(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "100")
+    done = ragindex(*INDEX)
+    assert done.code == 0, done.err
+    assert "Estimate: about $" in done.err
+
+
+def test_a_dry_run_ends_after_the_estimate(till: Till) -> None:
+    done = ragindex(*INDEX, "--dry-run", "--json", "-")
+    assert (done.code, till.server.requests, Path("i").exists()) == (0, [], False)
+    tasks = {task["task"]: task for task in done.json["estimate"]["tasks"]}
+    assert tasks.keys() == {"topic", "encoding, index"}
+    assert tasks["topic"]["methods"] == ["dense(over=topics)"]
+    assert tasks["topic"]["calls"] == 4
+    total = done.json["estimate"]
+    assert total["money_low"] <= total["money"] <= total["money_high"] <= 2 * total["money_low"]
+    shown = ragindex(*INDEX, "--dry-run")
+    assert (shown.code, till.server.requests) == (0, [])
+    assert "Estimate: about $" in shown.out
+
+
+def test_without_a_price_tokens_are_shown_and_nothing_is_asked(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAGINDEX_PRICES")
+    done = ragindex(*INDEX)
+    assert done.code == 0, done.err
+    assert "No price is known for topic, encoding, index; " in done.err
+    assert "Estimate: about" not in done.err
+
+
+def test_what_is_built_is_not_estimated_again(till: Till) -> None:
+    assert ragindex(*INDEX, "--yes").code == 0
+    till.server.requests.clear()
+    again = ragindex(*INDEX)
+    assert (again.code, till.server.requests) == (0, [])
+    assert "Estimate" not in again.err
+    Path("notes/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
+    grown = ragindex(*INDEX, "--dry-run", "--json", "-")
+    tasks = {task["task"]: task["calls"] for task in grown.json["estimate"]["tasks"]}
+    assert tasks == {"topic": 1, "encoding, index": 1}  # of one document
+
+
+def test_add_and_remove_ask_too(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ragindex(*INDEX, "--yes").code == 0
+    Path("more").mkdir()
+    Path("more/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
+    add = ("add", "more", "--as", "more", "--index", "i")
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0.001")
+    till.server.requests.clear()
+    refused = ragindex(*add)
+    assert (refused.code, till.server.requests) == (2, [])
+    dry = ragindex(*add, "--dry-run", "--json", "-")
+    assert {task["task"]: task["calls"] for task in dry.json["estimate"]["tasks"]} == {
+        "topic": 1,
+        "encoding, index": 1,
+    }
+    assert ragindex(*add, "--yes").code == 0
+    assert ragindex("remove", "more/new.txt", "--index", "i").code == 0  # costs nothing
+
+
+def test_commands_that_cost_nothing_print_no_estimate(till: Till) -> None:
+    done = ragindex("index", "notes", "--index", "free", "--methods", "hybrid")
+    assert done.code == 0
+    assert "Estimate" not in done.err
+    dry = ragindex("index", "notes", "--index", "other", "--methods", "hybrid", "--dry-run")
+    assert (dry.code, dry.out) == (0, "Nothing here is paid for.\n")
+
+
+def test_the_limit_must_be_an_amount(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "much")
+    done = ragindex(*INDEX)
+    assert (done.code, till.server.requests) == (2, [])
+    assert "RAGINDEX_CONFIRM_ABOVE must be an amount in dollars, 0 or more. Got 'much'." in done.err
+
+
+# ---------------------------------------------------------------- the helper
+
+
+def test_on_a_terminal_the_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with pytest.raises(UsageError, match=r"Nothing was done\. To go on without this question, add --yes\."):
+        confirm("This is dear.", "Go on?", "--yes", None)
+    assert terminal == ["Go on?"]
+    monkeypatch.setattr(typer, "confirm", lambda question, **_: True)
+    confirm("This is dear.", "Go on?", "--yes", None)
+
+
+def test_with_json_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with pytest.raises(UsageError, match=r"This is dear\. Nothing was done: .* add --yes"):
+        confirm("This is dear.", "Go on?", "--yes", "result.json")
+    assert terminal == []
+    assert UsageError.exit_code == 2
