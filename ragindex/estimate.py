@@ -82,7 +82,9 @@ def estimate(
     indexing = _count_indexing(corpus.documents, corpus, parts, counting, LLMSettings(), language)
     chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
     by_rules = _count_indexing(chosen, corpus, parts, counting, LLMSettings(), language) if chosen else {}
-    in_earnest = _count_indexing(chosen, corpus, parts, _ask_at_once(llm), setting, language) if chosen else {}
+    # not in a batch: the user waits for the estimate
+    at_once = llm.model_copy(update={"batch": False}) if llm.batches() else llm
+    in_earnest = _count_indexing(chosen, corpus, parts, at_once, setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
@@ -186,11 +188,6 @@ def _get_model_name(llm: LLMPlugin) -> str:
     if not isinstance(name, str):
         raise UsageError("An estimate needs an LLM, as --llm openai:MODEL. Rules cost nothing.")
     return name
-
-
-def _ask_at_once(llm: LLMPlugin) -> LLMPlugin:
-    """Return an LLM with the same answers that waits for no batch: who asks for an estimate waits for it."""
-    return llm.model_copy(update={"batch": False}) if llm.batches() else llm
 
 
 def _find_llm_parts(schemes: Sequence[Scheme]) -> list[Part[Any]]:

@@ -95,15 +95,11 @@ def replace_records(records: Collection, batches: Iterable[pa.RecordBatch]) -> N
     """
     stored = {row["id"]: row[DIGEST] for batch in records.scan((DIGEST,)) for row in batch.to_pylist()}
     for batch in batches:
-        digests = _hash_records(batch)
+        plain = batch.select([name for name in batch.schema.names if name != "vector"])
+        digests = [digest(json.dumps(row, ensure_ascii=False)) for row in plain.to_pylist()]
         ids = batch.column("id").to_pylist()
         changed = [stored.pop(id, None) != new for id, new in zip(ids, digests, strict=True)]
         if any(changed):
             marked = batch.append_column(DIGEST, pa.array(digests, pa.string()))
             records.upsert(marked.filter(pa.array(changed)))
     records.delete(sorted(stored))
-
-
-def _hash_records(batch: pa.RecordBatch) -> list[str]:
-    plain = batch.select([name for name in batch.schema.names if name != "vector"])
-    return [digest(json.dumps(row, ensure_ascii=False)) for row in plain.to_pylist()]

@@ -136,7 +136,13 @@ class Communities(AskingPart[Reports]):
         reported = [(community, reports[community.id]) for community in found if community.id in reports]
         replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(reported))
         replace_records(context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found))
-        context.note(_describe_sizes(entities, found, len(reported)), detail=True)
+        members = sum(len(community.members) for community in found)
+        largest = max((len(community.members) for community in found), default=0)
+        context.note(
+            f"{len(found):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
+            f"{len(reported):,} have a report.",
+            detail=True,
+        )
         if reported:
             self.note_rules(context)
 
@@ -234,15 +240,6 @@ def _build_membership_records(communities: Sequence[Community]) -> Iterator[pa.R
         ]
         columns = [pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["id", "community"])
-
-
-def _describe_sizes(entities: int, communities: Sequence[Community], reported: int) -> str:
-    members = sum(len(community.members) for community in communities)
-    largest = max((len(community.members) for community in communities), default=0)
-    return (
-        f"{len(communities):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
-        f"{reported:,} have a report."
-    )
 
 
 # ---------------------------------------------------------------- the Leiden algorithm

@@ -119,7 +119,9 @@ class SummaryTree(AskingPart[Collection]):
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
         replace_records(records, _build_records(nodes, self.tree, dimensions))
-        context.note(_describe_levels(len(leaves), rounds), detail=True)
+        sizes = [len(level.made) for level in rounds if level.made]
+        above = f"{', '.join(f'{count:,}' for count in sizes)} on the levels above" if sizes else "no level above"
+        context.note(f"{len(leaves):,} leaves; {above}.", detail=True)
         for sentence in _write_notes(rounds, self.partition):
             context.note(sentence)
         if len(nodes) > len(leaves):
@@ -297,12 +299,6 @@ def _build_records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterato
             "tree": pa.array([node.tree or tree for node in some], pa.string()),
         }
         yield pa.record_batch(columns)
-
-
-def _describe_levels(leaves: int, rounds: Sequence[Round]) -> str:
-    sizes = [len(level.made) for level in rounds if level.made]
-    above = f"{', '.join(f'{count:,}' for count in sizes)} on the levels above" if sizes else "no level above"
-    return f"{leaves:,} leaves; {above}."
 
 
 def _write_notes(rounds: Sequence[Round], partition: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import regex
 from pydantic import Field, field_validator
 
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext
 from ragindex.parts.records import TEXTS, find_record_ids, split_by_size, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
@@ -65,7 +65,12 @@ class Triples(Part[Collection]):
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the triples of the batch's passages. Idempotent: ids are made of passage and position."""
-        records = context.collection("records", _build_schema(context.language))
+        schema = replace(
+            text_search_schema(context.language),
+            stored=(*STORED_FIELDS, "subject", "predicate", "object"),
+            keywords=(*KEYWORD_FIELDS, *KEYS),
+        )
+        records = context.collection("records", schema)
         records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         extractions: Collection = context.inputs[0]
         found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
@@ -102,11 +107,6 @@ class Triples(Part[Collection]):
 def triple_text(triple: Triple) -> str:
     """Return subject, predicate and object, joined by spaces."""
     return f"{triple.subject} {triple.predicate} {triple.object}"
-
-
-def _build_schema(language: str) -> Schema:
-    stored, keywords = (*STORED_FIELDS, "subject", "predicate", "object"), (*KEYWORD_FIELDS, *KEYS)
-    return replace(text_search_schema(language), stored=stored, keywords=keywords)
 
 
 def triple_id(passage_id: str, number: int) -> str:

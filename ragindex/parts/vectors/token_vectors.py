@@ -81,7 +81,11 @@ class TokenVectors(Part["TokenIndex"]):
         _delete_damaged(records, context)
         for rows in _find_changed(context.inputs[0], records):
             texts = rows.column("text").to_pylist()
-            rows = rows.append_column(TOKENS, pa.array(self._count_tokens(texts, context), pa.float64()))
+            limited = "encoder" in self.uses and context.encoder.max_tokens is not None
+            rows = rows.append_column(
+                TOKENS,
+                pa.array(count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts), pa.float64()),
+            )
             vectors, failures = _encode_each(texts, self.coding(context))
             for row in failures:
                 context.failed(rows.column("id")[row].as_py(), "the encoder gives NaN or infinity.")
@@ -113,10 +117,6 @@ class TokenVectors(Part["TokenIndex"]):
         rows = {id: row for row, id in enumerate(stored_records.ids)}
         averages = quantized_tokens.gather_averages(files, stored_records.places, stored_records.averages)
         return TokenIndex(stored_records.ids, rows, files, stored_records.places, averages, self.coding(context))
-
-    def _count_tokens(self, texts: Sequence[str], context: BuildContext) -> list[float]:
-        limited = "encoder" in self.uses and context.encoder.max_tokens is not None
-        return count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
 
     def coding(self, context: PartContext) -> local_models.TokenCoding:
         """Return the encoder that turns texts into token vectors.
