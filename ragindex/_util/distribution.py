@@ -43,13 +43,13 @@ def find_distribution() -> Distribution:
 @cache
 def read_extras() -> dict[str, tuple[str, ...]]:
     """Return the requirements of each extra, for example `{"pdf": ("pypdf>=5",)}`."""
-    found: dict[str, tuple[str, ...]] = {}
+    extras: dict[str, tuple[str, ...]] = {}
     for line in find_distribution().requires or ():
         requirement, _, marker = line.partition(";")
         extra = re.search(r"""extra\s*==\s*['"]([^'"]+)""", marker)
         if extra:
-            found[extra[1]] = (*found.get(extra[1], ()), requirement.strip())
-    return found
+            extras[extra[1]] = (*extras.get(extra[1], ()), requirement.strip())
+    return extras
 
 
 def package_of(requirement: str) -> str:

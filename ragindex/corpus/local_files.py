@@ -197,10 +197,10 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
         kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
         seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
         expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
-        found = f"only {seen}" if seen else "no files"
-        found += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
+        got = f"only {seen}" if seen else "no files"
+        got += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
-        raise DataError(expected, found + chosen, path=path)
+        raise DataError(expected, got + chosen, path=path)
     return listing
 
 

@@ -32,9 +32,9 @@ _NEIGHBOURS = 50  # neighbours stored with an entity, the strongest first
 _STATED_TRIPLES = 10  # distinct triples stored with a relation, the most frequent first
 
 
-def relation_id(one: str, other: str) -> str:
+def relation_id(first: str, second: str) -> str:
     """Return the id of the relation between two entities, given by their keys in any order."""
-    return digest(sorted((one, other)))
+    return digest(sorted((first, second)))
 
 
 # ---------------------------------------------------------------- reading

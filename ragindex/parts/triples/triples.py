@@ -73,8 +73,8 @@ class Triples(Part[Collection]):
         records = context.collection("records", schema)
         records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         extractions: Collection = context.inputs[0]
-        found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
-        triples = [(row["id"], some) for row in found if (some := tuple(dict.fromkeys(from_json(row["triples"]))))]
+        rows_read = extractions.get(list(change.upsert), ("triples",)).to_pylist()
+        triples = [(row["id"], some) for row in rows_read if (some := tuple(dict.fromkeys(from_json(row["triples"]))))]
         if triples:
             passages = {passage["id"]: passage for passage in context.passages(list(change.upsert)).to_pylist()}
             for start, stop in split_by_size([len(some) * len(passages[id]["metadata"]) for id, some in triples]):
