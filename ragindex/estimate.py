@@ -20,7 +20,7 @@ from pydantic import Field
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.errors import ServiceError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.parts import tasks_of, topological_order, uses_encoder

@@ -18,7 +18,7 @@ import regex
 from pydantic import Field
 
 from ragindex import text_analysis
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.errors import StoreError
 from ragindex.interfaces import Encoder, FittedEncoderPlugin, Floats, TokenEmbeddings
 from ragindex.types import Span

@@ -19,8 +19,7 @@ from ragindex.corpus import passage_text
 from ragindex.english import is_number
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, Uses
 from ragindex.llm.answer_question import build_context
-from ragindex.parts.encoding import encode_records
-from ragindex.parts.records import DIGEST, TEXTS, Integers, large_text, replace_records
+from ragindex.parts.records import DIGEST, TEXTS, Integers, encode_records, large_text, replace_records
 from ragindex.parts.triples.triple_json import to_json
 from ragindex.parts.triples.triples import Triples, triple_text
 from ragindex.plugins.registry import PartField, of_class

@@ -12,8 +12,7 @@ from pydantic import Field
 from ragindex._util.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Uses
 from ragindex.llm.tokens import count_text_tokens
-from ragindex.parts.encoding import encode_records
-from ragindex.parts.records import TEXTS, replace_records
+from ragindex.parts.records import TEXTS, encode_records, replace_records
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
 from ragindex.parts.trees.tree_nodes import Node, passage_order

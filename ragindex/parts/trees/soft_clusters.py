@@ -21,7 +21,7 @@ from ragindex._util.distribution import require_module
 from ragindex._util.progress import progress_bar
 from ragindex._util.time_limit import require_time
 from ragindex._util.workers import map_in_processes
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.interfaces import Floats
 from ragindex.parts.records import Integers
 

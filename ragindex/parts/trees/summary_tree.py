@@ -13,8 +13,7 @@ from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadCont
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import AskingPart
-from ragindex.parts.encoding import encode_records
-from ragindex.parts.records import TEXTS, replace_records
+from ragindex.parts.records import TEXTS, encode_records, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes

@@ -14,9 +14,9 @@ from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex._util.progress import progress_bar
 from ragindex.encoders import local_models
-from ragindex.encoders.common import PROBE
 from ragindex.encoders.local_models import resolve_revision
 from ragindex.encoders.model_hub import hub_contacts, list_model_folders
+from ragindex.encoders.vectors import PROBE
 from ragindex.errors import DamagedError, UsageError
 from ragindex.index import versioned_files
 from ragindex.interfaces import (
@@ -31,8 +31,15 @@ from ragindex.interfaces import (
     TokenEncoder,
     Uses,
 )
-from ragindex.parts.encoding import TOKENS, count_record_tokens, note_unread
-from ragindex.parts.records import Doubles, Integers, encoded_fields, encoded_text
+from ragindex.parts.records import (
+    TOKENS,
+    Doubles,
+    Integers,
+    count_record_tokens,
+    encoded_fields,
+    encoded_text,
+    note_unread,
+)
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens
 from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows

@@ -192,7 +192,7 @@ class ElasticsearchStore(Store):
         return indices.read_generation_version(self.server, generations[-1]) if generations else None
 
     def clean(self, name: str, pinned: Set[int]) -> None:
-        """Delete finished states not in `pinned` a day after their replacement, and unfinished states of dead writers."""
+        """Delete finished states not in `pinned` a day after their replacement, and unfinished ones of dead writers."""
         generations = self._generations(name)
         limit = time.time() - _KEEP
         indices.delete_indices(

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import regex
 
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.parts.records import Integers
 from ragindex.types import Span
