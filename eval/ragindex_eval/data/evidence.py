@@ -38,11 +38,13 @@ def _find_place(quote: str, gold: Mapping[str, Document], item: Item) -> Evidenc
             raise item.error(f"evidence inside the {len(document.text)} characters of {document.id!r}", repr(quote))
         return _mark_words(document, start, end)
     pattern = regex.compile(r"\s+".join(map(regex.escape, quote.split())))
-    found = [(document, match) for document in gold.values() for match in pattern.finditer(document.text)]
-    if len(found) != 1:
-        counted = f"{quote[:80]!r}, which stands there {len(found)} times" if found else f"{quote[:80]!r}, which is not"
+    matches = [(document, match) for document in gold.values() for match in pattern.finditer(document.text)]
+    if len(matches) != 1:
+        counted = (
+            f"{quote[:80]!r}, which stands there {len(matches)} times" if matches else f"{quote[:80]!r}, which is not"
+        )
         raise item.error("evidence that stands once in a gold document of the question", counted)
-    return _mark_words(found[0][0], *found[0][1].span())
+    return _mark_words(matches[0][0], *matches[0][1].span())
 
 
 def _mark_words(document: Document, start: int, end: int) -> EvidencePlace:

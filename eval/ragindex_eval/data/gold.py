@@ -60,7 +60,7 @@ class Gold:
 
 def own_documents(gold: Mapping[str, Gold] | None) -> dict[str, str]:
     """Return the own document of each question that has one, by the id of the question."""
-    return {id: one.own_document for id, one in (gold or {}).items() if one.own_document}
+    return {id: of_query.own_document for id, of_query in (gold or {}).items() if of_query.own_document}
 
 
 def gains(doc_ids: Iterable[str], grades: Mapping[str, int]) -> dict[str, int]:

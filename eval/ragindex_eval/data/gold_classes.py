@@ -20,14 +20,14 @@ def in_classes(documents: Iterable[Document], gold: Mapping[str, Gold]) -> dict[
     are all other documents of the class, gold or not; `alternatives` are those of another text. Gold that is in classes
     already is unchanged.
     """
-    held = list(documents)
-    named = {id for one in gold.values() for id in {*one.doc_ids, *one.grades, *one.alternatives}}
-    of = {document.id: content(document) for document in held if document.id in named}
+    listed = list(documents)
+    named = {id for of_query in gold.values() for id in {*of_query.doc_ids, *of_query.grades, *of_query.alternatives}}
+    of = {document.id: content(document) for document in listed if document.id in named}
     wanted, classes = set(of.values()), dict[tuple[str, str], list[str]]()
-    for document in held:
+    for document in listed:
         if (key := content(document)) in wanted:
             classes.setdefault(key, []).append(document.id)
-    return {query_id: _merge_classes(one, of, classes) for query_id, one in gold.items()}
+    return {query_id: _merge_classes(of_query, of, classes) for query_id, of_query in gold.items()}
 
 
 def _merge_classes(
@@ -36,7 +36,7 @@ def _merge_classes(
     grades, first = dict[str, int](), dict[tuple[str, str], str]()
     for id, grade in sorted(gains(gold.doc_ids, gold.grades).items()):
         either = [id, *sorted(alternative for alternative in gold.alternatives if gold.twins[alternative] == id)]
-        keys = [of[one] for one in either if one in of]
+        keys = [of[equal] for equal in either if equal in of]
         met = sorted({first[key] for key in keys if key in first})
         stands = met[0] if met else id
         first |= {key: stands for key, other in first.items() if other in met} | dict.fromkeys(keys, stands)
@@ -51,21 +51,21 @@ def same(gold: Mapping[str, Gold] | None) -> dict[str, str]:
 
     Unlike `twins`, the representative is the same for all questions.
     """
-    found: dict[str, str] = {}
-    for one in (gold or {}).values():
-        equal = {id: stands for id, stands in one.twins.items() if id not in one.alternatives}
+    representatives: dict[str, str] = {}
+    for of_query in (gold or {}).values():
+        equal = {id: stands for id, stands in of_query.twins.items() if id not in of_query.alternatives}
         for stands in set(equal.values()):
             members = [stands, *(id for id, other in equal.items() if other == stands)]
-            found |= dict.fromkeys(members, min(members))
-    return found
+            representatives |= dict.fromkeys(members, min(members))
+    return representatives
 
 
 def note(gold: Mapping[str, Gold] | None) -> str | None:
     """Return a sentence with the number of classes and of the questions they concern, or None if there are no twins."""
-    asked = sum(bool(one.twins.keys() - one.alternatives) for one in (gold or {}).values())
+    affected = sum(bool(of_query.twins.keys() - of_query.alternatives) for of_query in (gold or {}).values())
     classes = set(same(gold).values())
     if not classes:
         return None
-    texts = f"{many(len(classes), 'gold text')} ({many(asked, 'question')})"
+    texts = f"{many(len(classes), 'gold text')} ({many(affected, 'question')})"
     stand = "stands" if len(classes) == 1 else "stand"
     return f"{texts} {stand} in several documents: found with the first of them, and the others gain nothing"

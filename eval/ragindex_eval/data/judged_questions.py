@@ -26,6 +26,6 @@ def _require_known(question: str, folder: Path, finder: DocumentFinder, judged: 
     """Return a judged document, by its id in the corpus, with its grade. Raises DataError if there is none."""
     id = find_spelling(judged[0], finder.ids)
     if id is None:
-        found = f"{judged[0]!r}, judged for the question {question}, which is not in it"
-        raise Item({}, folder / QRELS_FILE).error("documents of the corpus", found)
+        got = f"{judged[0]!r}, judged for the question {question}, which is not in it"
+        raise Item({}, folder / QRELS_FILE).error("documents of the corpus", got)
     return id, judged[1]

@@ -84,8 +84,8 @@ def _cross_fit(human: SampleArray, model: SampleArray, others: SampleArray) -> S
     """Return for each question the weight tuned on the questions of the other folds."""
     folds, weights = np.arange(len(human)) % FOLDS, np.zeros(len(human))
     for fold in range(FOLDS):
-        kept = folds != fold
-        weights[~kept] = tune_weight(human[kept], model[kept], others, len(human))
+        others_folds = folds != fold
+        weights[~others_folds] = tune_weight(human[others_folds], model[others_folds], others, len(human))
     return weights
 
 

@@ -193,7 +193,7 @@ def _reduce(units: Points, how: Clustering, neighbours: int) -> Points:
             n_jobs=1,
             init="spectral" if len(units) > 2 * how.dimensions + 2 else "random",
         )
-        points: Points = np.asarray(reducer.fit_transform(units), np.float64)
+        points = np.asarray(reducer.fit_transform(units), np.float64)
     scale = np.sqrt(points.var(axis=0).mean()) if points.shape[1] else 1.0
     rounded: Points = np.round((points - points.mean(axis=0)) / scale, 6)
     return rounded
