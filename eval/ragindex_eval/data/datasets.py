@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ragindex._util.canonical import digest, metadata_json
+from ragindex._util.ids import find_spelling
 from ragindex.corpus import Corpus, FileSelection, LeftOut, read_selected
 from ragindex.corpus.benchmarks import find_file_pair, is_asqa
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
-from ragindex.corpus.json_reader import Problems
-from ragindex.corpus.judgements import question_id
+from ragindex.corpus.json_reader import Item, Problems
+from ragindex.corpus.judgements import QRELS_FILE, question_id, read_judgements
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError, UsageError
 from ragindex.index import sources
@@ -31,7 +32,6 @@ from ragindex_eval.data.benchmark_questions import (
     read_single_hop_questions,
 )
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.data.judged_questions import read_judged_questions
 from ragindex_eval.data.questions import (
     DatasetQuestion,
     DocumentFinder,
@@ -324,3 +324,26 @@ def _list_gold_values(gold: Gold) -> list[Any]:
     own = {"own_document": gold.own_document} if gold.own_document else {}
     rare = [values for values in (list(gold.options), parts, places, alternatives, unanswerable, own) if values]
     return [sorted(gold.grades.items()), list(gold.answers), gold.kind, *rare]
+
+
+# ---------------------------------------------------------------- judgements
+
+
+def read_judged_questions(folder: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
+    """Yield the questions of a folder of judgements; documents graded 1 and 2 are gold, with these grades.
+
+    Raises DataError if the folder cannot be read. Judgements of documents that are not in the corpus are problems.
+    """
+    for id, judgement in read_judgements(folder).items():
+        relevant = [judged for judged in judgement.grades.items() if judged[1] > 0]
+        grades = dict(problems.each(partial(_require_known, id, folder, finder), relevant))
+        yield DatasetQuestion(judgement.text, Gold(frozenset(grades), source_id=id, grades=grades))
+
+
+def _require_known(question: str, folder: Path, finder: DocumentFinder, judged: tuple[str, int]) -> tuple[str, int]:
+    """Return a judged document, by its id in the corpus, with its grade. Raises DataError if there is none."""
+    id = find_spelling(judged[0], finder.ids)
+    if id is None:
+        got = f"{judged[0]!r}, judged for the question {question}, which is not in it"
+        raise Item({}, folder / QRELS_FILE).error("documents of the corpus", got)
+    return id, judged[1]

@@ -23,9 +23,8 @@ from ragindex.corpus.json_reader import (
 from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError
-from ragindex_eval.data.equal_texts import content
-from ragindex_eval.data.evidence import find_evidence
-from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.gold import Gold, find_evidence
+from ragindex_eval.data.gold_classes import content
 
 _SPLITS = ("test", "dev", "train")
 _GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")

@@ -8,8 +8,8 @@ once, so one may look after each, and stop for any reason.
 import numpy as np
 
 from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.race import DecisionArray, capital_growth
-from ragindex_eval.stats.resampling import SampleArray
 
 _STEPS = 2_001  # candidates for the mean, from -1 to 1
 

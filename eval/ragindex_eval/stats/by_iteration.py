@@ -14,7 +14,7 @@ from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.intervals import SampleArray
 
 TOKENS_READ, TOKENS_WRITTEN, ASKED, MS = range(4)
 """The columns of `spent`."""

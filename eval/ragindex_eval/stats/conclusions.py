@@ -9,7 +9,7 @@ from itertools import combinations
 
 from ragindex_eval.metrics.retrieval import ranking
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodAnswer, MethodPair, MethodResult
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.intervals import LEVEL
 
 DRIFT = 2.0  # a smaller factor than this is called neither faster nor slower, however certain it is
 _LOWER_IS_BETTER = (LATENCY, *COSTS)

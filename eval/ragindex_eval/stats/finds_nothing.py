@@ -12,7 +12,7 @@ import numpy as np
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.finds_nothing import FindsNothing, QuestionShare
 from ragindex_eval.results.model import MethodResult
-from ragindex_eval.stats.resampling import LEVEL, SampleArray
+from ragindex_eval.stats.intervals import LEVEL, SampleArray
 
 FEWEST_OF_EACH = 2
 """Questions that are answerable, and that are not, without which no threshold can be chosen on the others."""

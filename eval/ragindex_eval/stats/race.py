@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.intervals import SampleArray
 
 DecisionArray: TypeAlias = NDArray[np.bool_]
 

@@ -27,11 +27,8 @@ from ragindex_eval.results.model import (
     MethodResult,
     Percentiles,
 )
-from ragindex_eval.stats import resampling
-from ragindex_eval.stats.mean_intervals import mean_interval
+from ragindex_eval.stats.intervals import SampleArray, cost_interval, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
-from ragindex_eval.stats.percentile_bounds import percentile_interval
-from ragindex_eval.stats.resampling import SampleArray
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MAX_GROUPS = 20  # a breakdown into more groups than a person can read is left out
@@ -115,7 +112,7 @@ def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
     """Return the intervals of mean tokens and money per question."""
     paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
     several = {metric: values for metric, values in paid.items() if len(values) > 1 and any(values)}
-    return {metric: resampling.cost_interval(np.array(values), seed) for metric, values in several.items()}
+    return {metric: cost_interval(np.array(values), seed) for metric, values in several.items()}
 
 
 def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> SampleArray:

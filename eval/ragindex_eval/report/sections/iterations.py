@@ -16,8 +16,7 @@ from ragindex_eval.report.sections.table import Column, MetricCell, meaning
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats import by_iteration
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, IterativeMethod
-from ragindex_eval.stats.mean_intervals import mean_interval
-from ragindex_eval.stats.resampling import SampleArray, cost_interval
+from ragindex_eval.stats.intervals import SampleArray, cost_interval, mean_interval
 
 _MOST_CURVES = 7  # the most that one plot holds
 _WIDE_TICK = 10_000  # from this value on, tick labels are too wide
