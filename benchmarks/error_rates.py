@@ -27,12 +27,10 @@ from ragindex_eval.recommend.question_order import split_questions
 from ragindex_eval.recommend.trials import TRIAL_QUESTIONS, largest_gain
 from ragindex_eval.run.question_uses import hash_question
 from ragindex_eval.stats.conclusions import DRIFT
-from ragindex_eval.stats.mean_intervals import mean_interval
+from ragindex_eval.stats.intervals import LEVEL, SampleArray, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
-from ragindex_eval.stats.percentile_bounds import percentile_interval
 from ragindex_eval.stats.power import POWER, raise_spread, smallest_difference
 from ragindex_eval.stats.race import RaceRules, run_races
-from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 RESAMPLES = 1_000
 SKEWED = 0.15  # the share of questions that take long

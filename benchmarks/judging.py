@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.prediction_powered import estimate_mean, tune_weight
-from ragindex_eval.stats.resampling import SampleArray
 
 POOL = ("bm25", "dense", "hybrid", "composed", "links")
 FOLDS = 5

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.race import Decisions, RaceRules, run_races
-from ragindex_eval.stats.resampling import SampleArray
 
 BLOCK = 10
 COLUMNS = (

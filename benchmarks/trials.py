@@ -30,7 +30,7 @@ from ragindex_eval.run.methods import Method
 from ragindex_eval.run.pipeline import Plan, load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import load_dataset
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.intervals import SampleArray
 
 CHEAP = ("bm25", "dense", "hybrid", "links")
 DEAR = ("hipporag(mode=facts)", "hipporag", "graphrag", "raptor", "sirerag", "griever", "gear.naive")

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from ragindex.accounting import ledger
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.errors import UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, Floats
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings

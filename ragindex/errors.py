@@ -50,8 +50,8 @@ class RagindexError(Exception):
     label: ClassVar[str] = "error"
     """What the command line puts before the message."""
 
-    def __init__(self, *said: object) -> None:
-        super().__init__(*(hide_secrets(one) if isinstance(one, str) else one for one in said))
+    def __init__(self, *texts: object) -> None:
+        super().__init__(*(hide_secrets(text) if isinstance(text, str) else text for text in texts))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how to copy the error to another process: its constructor may take other arguments than `args`."""

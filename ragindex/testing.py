@@ -405,7 +405,10 @@ def check_cutoffs(bench: _Bench) -> None:
     retriever = bench.retriever()
     texts = [*QUESTIONS, *_build_long_questions()]
     queries = [Query(f"q{n}", text) for n, text in enumerate(texts)]
-    answers = {k: [_list_ids(retrieval) for retrieval in retriever.retrieve(queries, k)] for k in _CUTOFFS}
+    answers = {
+        k: [[(hit.id, tuple(hit.doc_ids)) for hit in retrieval.hits] for retrieval in retriever.retrieve(queries, k)]
+        for k in _CUTOFFS
+    }
     for k in _CUTOFFS:
         for text, answer, of_many in zip(texts, answers[k], answers[largest], strict=True):
             assert answer == of_many[:k], (
@@ -419,10 +422,6 @@ def _build_long_questions() -> Iterator[str]:
     for start in range(len(DOCUMENTS)):
         three = (DOCUMENTS[(start + step) % len(DOCUMENTS)] for step in (0, 7, 13))
         yield " ".join(f"{document.title}: {document.text}" for document in three)
-
-
-def _list_ids(retrieval: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
-    return [(hit.id, tuple(hit.doc_ids)) for hit in retrieval.hits]
 
 
 # ---------------------------------------------------------------- LLM tasks

@@ -111,11 +111,11 @@ class LateInteraction:
         for number, ids in enumerate(shortlists):
             if ids is not None:
                 ranked[number] = _rank_best(ids, self.index.scores(ids, [tokens[number]])[:, 0], k)
-        found = self._found([ranked[number] for number in range(len(queries))])
+        results = self._found([ranked[number] for number in range(len(queries))])
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         return [
-            Retrieval(read_hits(one, self.source), (Step(1, "token vectors", query.text, tuple(one.ids), ms=ms),))
-            for query, one in zip(queries, found, strict=True)
+            Retrieval(read_hits(result, self.source), (Step(1, "token vectors", query.text, tuple(result.ids), ms=ms),))
+            for query, result in zip(queries, results, strict=True)
         ]
 
     def _shortlist(self, query: Query, tokens: Floats, count: int) -> list[str] | None:

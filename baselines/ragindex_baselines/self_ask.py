@@ -135,7 +135,7 @@ class SelfAskRetriever:
         """
         check_queries(queries, k)
         first = self.tools.base.retrieve(queries, self.settings.candidates)
-        return [self._one(query, found, k) for query, found in zip(queries, first, strict=True)]
+        return [self._one(query, retrieval, k) for query, retrieval in zip(queries, first, strict=True)]
 
     def _one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         settings, rounds = self.settings, Rounds()

@@ -22,9 +22,9 @@ from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats.enough import FEWEST_DIFFERENCES
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.paired_tests import paired_interval
 from ragindex_eval.stats.power import count_questions
-from ragindex_eval.stats.resampling import SampleArray
 
 GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
 _SHOWN_LOST, _LONGEST_QUESTION = 10, 80

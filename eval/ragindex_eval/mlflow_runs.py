@@ -69,10 +69,10 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, files: RunFi
     id, children = comparison_id(study), list(_list_children(study))
     source = source_tags()
     parent = _take_parent(client, experiment, study, {_ID: id, **source}, begun)
-    held = {run.data.tags.get(METHOD_TAG): run for run in _list_below(client, parent)}
+    logged_runs = {run.data.tags.get(METHOD_TAG): run for run in _list_below(client, parent)}
     for child in children:
         tags = {"mlflow.parentRunId": parent.info.run_id, METHOD_TAG: child.key, **source}
-        run = held.get(child.key) or _create_run(client, experiment, study, child.name, tags)
+        run = logged_runs.get(child.key) or _create_run(client, experiment, study, child.name, tags)
         failed = child.method in child.comparison.failed
         logged = _Logged(
             values.method_params(child.comparison, child.method),
@@ -89,8 +89,8 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, files: RunFi
     metrics = {**(values.bound_metrics(only) if only else {}), **values.summary_metrics(study)}
     best = {"ragindex.best_method": only.methods[0].label} if only else {}
     logged = _Logged(params, metrics, {**source, **best}, study.comparisons, "FINISHED", study.seconds)
-    whole = files.folder / "all"
-    _log_run(client, parent, logged, files, whole, partial(_save_all, study, whole))
+    all_folder = files.folder / "all"
+    _log_run(client, parent, logged, files, all_folder, partial(_save_all, study, all_folder))
     if _UNFINISHED in parent.data.tags:
         client.delete_tag(parent.info.run_id, _UNFINISHED)
     return str(parent.info.run_id)
@@ -147,10 +147,10 @@ def log_answered(client: "MlflowClient", parent: str, number: int, method: Metho
 
     above = client.get_run(parent)
     key, now = f"{number}/{method.label}", time.time()
-    held = {run.data.tags.get(METHOD_TAG): run.info.run_id for run in _list_below(client, above)}
+    logged_runs = {run.data.tags.get(METHOD_TAG): run.info.run_id for run in _list_below(client, above)}
     tags = {"mlflow.parentRunId": parent, METHOD_TAG: key, **source_tags()}
     start, experiment = int((now - method.spent.seconds) * 1000), above.info.experiment_id
-    id = held.get(key) or client.create_run(experiment, start, tags, method.label).info.run_id
+    id = logged_runs.get(key) or client.create_run(experiment, start, tags, method.label).info.run_id
     known = client.get_run(id).data.params
     figures, texts = values.method_metrics(method), {"method": method.name, "label": method.label}
     names = values.distinct_names(figures)
@@ -245,19 +245,19 @@ def log_values(
     """
     from mlflow.entities import Metric, Param
 
-    id, held, now = run.info.run_id, run.data, int(time.time() * 1000)
+    id, logged, now = run.info.run_id, run.data, int(time.time() * 1000)
     named = {clean: metrics[name] for name, clean in values.distinct_names(metrics).items()}
     texts = {clean: values.param_text(params[name]) for name, clean in values.distinct_names(params).items()}
-    new = [Metric(name, value, now, 0) for name, value in named.items() if held.metrics.get(name) != value]
-    told = {name: value for name, value in tags.items() if held.tags.get(name) != value}
-    missing = [Param(name, text) for name, text in texts.items() if name not in held.params]
+    new = [Metric(name, value, now, 0) for name, value in named.items() if logged.metrics.get(name) != value]
+    new_tags = {name: value for name, value in tags.items() if logged.tags.get(name) != value}
+    missing = [Param(name, text) for name, text in texts.items() if name not in logged.params]
     if new or missing:
         client.log_batch(id, metrics=new, params=missing)
-    for name, value in told.items():
+    for name, value in new_tags.items():
         client.set_tag(id, name, value)
     if run.inputs is None or not run.inputs.dataset_inputs:
         client.log_inputs(id, values.dataset_inputs(datasets))
-    return bool(new or told)
+    return bool(new or new_tags)
 
 
 def _save_all(study: Study, folder: Path) -> None:

@@ -95,8 +95,8 @@ def record_runs(what: str, log: "Callable[[MlflowClient, str, RunFiles], str]") 
     alone cannot be stored.
     """
     if find_spec("mlflow") is None:
-        said = f"The {what} is not recorded: MLflow is not installed. Run: {install_line('mlflow')}"
-        warnings.warn(said, TrackingWarning, stacklevel=3)
+        message = f"The {what} is not recorded: MLflow is not installed. Run: {install_line('mlflow')}"
+        warnings.warn(message, TrackingWarning, stacklevel=3)
         return None
     uri, failure = tracking_uri(), ""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
@@ -137,8 +137,8 @@ def warn_of_files(what: str, files: RunFiles) -> None:
 
 def _describe(error: Exception) -> str:
     """Return the first line of an error, without secrets and full stop."""
-    said = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
-    return (said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…").rstrip(".")
+    message = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
+    return (message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}…").rstrip(".")
 
 
 def describe_tracker() -> str:
@@ -193,13 +193,13 @@ def open_tracker(uri: str) -> tuple["MlflowClient", str]:
     name = _experiment_name()
     with environment_defaults(_CONNECT_LIMITS):
         client = MlflowClient(tracking_uri=uri)
-        held = client.get_experiment_by_name(name)
-        if held is None:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
             return client, client.create_experiment(name, tags=_KIND)
-        id = str(held.experiment_id)
-        if held.lifecycle_stage == "deleted":
+        id = str(experiment.experiment_id)
+        if experiment.lifecycle_stage == "deleted":
             raise UsageError(_describe_deleted(name, id))
-        if name == _EXPERIMENT and not held.tags.keys() & _KIND:
+        if name == _EXPERIMENT and not experiment.tags.keys() & _KIND:
             for tag, value in _KIND.items():
                 client.set_experiment_tag(id, tag, value)
         return client, id

@@ -57,20 +57,23 @@ def title(name: str, questions_files: Iterable[str], started: datetime | None) -
 
 def run_name(study: Study, comparison: Comparison, method: MethodResult) -> str:
     """Return the label, and in a study of several comparisons the settings that differ between them."""
-    told = {
+    settings = {
         "dataset": comparison.dataset.name,
         "encoder": comparison.encoder,
         "seed": f"seed {comparison.seed}",
         "questions_file": comparison.dataset.questions_file,
     }
-    others = [value for name, value in told.items() if len(_values(study, name)) > 1]
+    others = [value for name, value in settings.items() if len(_values(study, name)) > 1]
     return ", ".join([method.label, *others])
 
 
 def _values(study: Study, name: str) -> list[Any]:
     """Return the distinct datasets, encoders, seeds or questions files of a study."""
-    named = {"dataset": lambda one: one.dataset.name, "questions_file": lambda one: one.dataset.questions_file}
-    return list(dict.fromkeys(named.get(name, attrgetter(name))(one) for one in study.comparisons))
+    named = {
+        "dataset": lambda comparison: comparison.dataset.name,
+        "questions_file": lambda comparison: comparison.dataset.questions_file,
+    }
+    return list(dict.fromkeys(named.get(name, attrgetter(name))(comparison) for comparison in study.comparisons))
 
 
 def metric_name(name: str) -> str:
@@ -112,7 +115,7 @@ def _clean_name(name: str) -> str:
     The marks between the parts of a label become _, so that names stay legible; other characters are escaped by code.
     """
     marks = regex.sub(r"[(){}\[\]=,:;'\"]", "_", name)
-    allowed = str(regex.sub(r"[^\w./ -]", lambda found: f"_{ord(found[0]):02X}", marks))[:_LONGEST_NAME]
+    allowed = str(regex.sub(r"[^\w./ -]", lambda match: f"_{ord(match[0]):02X}", marks))[:_LONGEST_NAME]
     return "/".join("_" if part in ("", ".", "..") else part for part in allowed.split("/"))
 
 
@@ -235,11 +238,11 @@ def dataset_inputs(datasets: Iterable[DatasetFacts]) -> list["DatasetInput"]:
         dataset = Dataset(hide_secrets(name)[:500], content, "local", source, profile=json.dumps(dict(profile)))
         return DatasetInput(dataset, [InputTag("mlflow.data.context", context)])
 
-    found = {}
+    inputs = {}
     for facts in datasets:
         sizes = {"documents": facts.documents, "passages": facts.passages}
-        asked = {"questions": facts.questions, "judged": facts.judged}
+        question_counts = {"questions": facts.questions, "judged": facts.judged}
         name = facts.questions_file or f"{facts.name} questions"
-        found["corpus", facts.corpus_digest] = make("corpus", facts.name, facts.corpus_digest, sizes)
-        found["questions", facts.questions_digest] = make("questions", name, facts.questions_digest, asked)
-    return list(found.values())
+        inputs["corpus", facts.corpus_digest] = make("corpus", facts.name, facts.corpus_digest, sizes)
+        inputs["questions", facts.questions_digest] = make("questions", name, facts.questions_digest, question_counts)
+    return list(inputs.values())

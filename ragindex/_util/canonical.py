@@ -68,7 +68,7 @@ def _require_shallow(metadata: Metadata) -> None:
     level: list[Any] = [metadata]
     for _ in range(MOST_METADATA_LEVELS):
         inner = (value.values() if isinstance(value, Mapping) else value for value in level)
-        level = [one for values in inner for one in values if isinstance(one, Mapping | list | tuple)]
+        level = [item for values in inner for item in values if isinstance(item, Mapping | list | tuple)]
     if level:
         raise DataError(f"metadata of at most {MOST_METADATA_LEVELS} levels", "more")
 

@@ -141,8 +141,8 @@ def find_file_damage(path: Path, hashed: str) -> str | None:
 
 def dump_hashed_json(value: Mapping[str, Any]) -> bytes:
     """Serialize a JSON object together with its hash under the key `sha256`."""
-    held = {**value, _HASH_KEY: _hash_json(value)}
-    return json.dumps(held, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+    hashed = {**value, _HASH_KEY: _hash_json(value)}
+    return json.dumps(hashed, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
 
 
 def load_hashed_json(content: bytes) -> dict[str, Any] | None:
@@ -164,8 +164,8 @@ def hash_line(text: str) -> bytes:
 def verify_line(content: bytes) -> str | None:
     """Return the text of a `hash_line` line, given without its newline. Return None if it does not match its hash."""
     hashed, _, text = content.partition(b" ")
-    whole = hashlib.sha256(text).hexdigest()[:HASH_DIGITS].encode() == hashed
-    return text.decode("utf-8", "surrogatepass") if whole else None
+    intact = hashlib.sha256(text).hexdigest()[:HASH_DIGITS].encode() == hashed
+    return text.decode("utf-8", "surrogatepass") if intact else None
 
 
 def _hash_json(value: Mapping[str, Any]) -> str:

@@ -291,10 +291,10 @@ def send_request(call: Callable[[], _Result], key: str) -> _Result:
     try:
         return call()
     except APIStatusError as error:
-        details, asked = read_error_body(error.response.text), retry_after(error.response.headers)
+        details, header_wait = read_error_body(error.response.text), retry_after(error.response.headers)
         texts = (details.message or error.message, details.code, details.param)
         message, code, param = (redact(text, key) for text in texts)
-        wait = details.retry_after if asked is None else asked
+        wait = details.retry_after if header_wait is None else header_wait
         problem = RequestProblem(message[:_LONGEST_MESSAGE], error.status_code, code, param, wait)
     except APIConnectionError as error:
         cause = str(error.__cause__ or error.message) or type(error.__cause__).__name__

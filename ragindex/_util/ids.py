@@ -60,7 +60,7 @@ _ENDS_FIELDS = regex.compile(r"[\s\x1c-\x1f%]")  # what str.split() splits at, a
 
 def escape_field(text: str) -> str:
     """Percent-encode white space, which ends a TREC field, and percent signs."""
-    return _ENDS_FIELDS.sub(lambda found: "".join(f"%{byte:02X}" for byte in found.group().encode()), text)
+    return _ENDS_FIELDS.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), text)
 
 
 def unescape_field(field: str) -> str:

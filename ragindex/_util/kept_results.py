@@ -24,9 +24,9 @@ class KeptResults(Generic[KeptKey, KeptResult]):
             if key in self.results:
                 self.results.move_to_end(key)
                 return self.results[key]
-        made = compute()  # outside of the lock, so that other keys do not wait
+        result = compute()  # outside of the lock, so that other keys do not wait
         with self.lock:
-            self.results[key] = made
+            self.results[key] = result
             while len(self.results) > self.most:
                 self.results.popitem(last=False)
-        return made
+        return result

@@ -155,10 +155,10 @@ def _new_bars() -> Progress:
 
 def _describe_pace(done: int, total: int | None, seconds: float) -> str:
     """Return how far the work came and its time, and once something is done, its rate and the time left."""
-    said = [*([] if total is None else [f"{done:,} of {total:,}"]), f"{seconds:.0f} s"]
+    parts = [*([] if total is None else [f"{done:,} of {total:,}"]), f"{seconds:.0f} s"]
     rate, left = _measure_rate(done, seconds), _estimate_left(done, total, seconds)
-    said += [] if rate is None or left is None else [_format_rate(rate), f"{_format_seconds(left)} left"]
-    return ", ".join([*said, *filter(None, [_costs.describe()])])
+    parts += [] if rate is None or left is None else [_format_rate(rate), f"{_format_seconds(left)} left"]
+    return ", ".join([*parts, *filter(None, [_costs.describe()])])
 
 
 @contextmanager

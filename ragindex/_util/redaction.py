@@ -64,13 +64,13 @@ def _find_logins(text: str) -> Iterator[regex.Match[str]]:
 
 def find_secrets(address: str) -> Iterator[str]:
     """Yield the secrets of an address (passwords, users without a password, tokens), as written and as sent."""
-    for found in _find_logins(address):
-        login = found[0].removesuffix("@")
+    for match in _find_logins(address):
+        login = match[0].removesuffix("@")
         user, colon, password = login.partition(":")
         secret = password if colon else user
         yield from (secret, unquote(secret), base64.b64encode(unquote(login).encode()).decode())
-    for found in _IN_QUERY.finditer(address):
-        yield from (found[0], unquote(found[0]))
+    for match in _IN_QUERY.finditer(address):
+        yield from (match[0], unquote(match[0]))
 
 
 def holds_secret(value: Any) -> bool:
@@ -81,7 +81,7 @@ def holds_secret(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(map(holds_secret, value))
     if isinstance(value, Mapping) and not (value.keys() <= _PLUGIN_KEYS and "name" in value):  # a plugin checks itself
-        return any(_is_named_secret(name, one) or holds_secret(one) for name, one in value.items())
+        return any(_is_named_secret(name, item) or holds_secret(item) for name, item in value.items())
     return False
 
 
@@ -124,6 +124,6 @@ _environment_secrets = _EnvironmentSecrets()
 def _find_environment_secrets() -> Iterator[str]:
     """Yield the secrets of the environment variables, including those in addresses."""
     for name, value in os.environ.items():
-        found = [value.strip()] if _VARIABLE.search(name) else []
-        found += find_secrets(value) if "://" in value else ()
-        yield from (secret for secret in found if len(secret) >= _MIN_SECRET_LENGTH)
+        secrets = [value.strip()] if _VARIABLE.search(name) else []
+        secrets += find_secrets(value) if "://" in value else ()
+        yield from (secret for secret in secrets if len(secret) >= _MIN_SECRET_LENGTH)

@@ -66,8 +66,8 @@ def describe_near(names: Sequence[str]) -> str:
 def find_near_paths(path: Path) -> list[str]:
     """Return the names of files and folders beside a path that does not exist, near to its name."""
     try:
-        with os.scandir(path.parent) as found:
-            names = [entry.name for entry in islice(found, NAMES_COMPARED)]
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in islice(entries, NAMES_COMPARED)]
     except (OSError, ValueError):  # a folder that does not exist or must not be read, an impossible name
         return []
     return find_near_names(path.name, names)

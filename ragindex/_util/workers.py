@@ -107,8 +107,8 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
     results = run(delayed(_call)(function, item) for item in items)
     _running.append(results)
     try:
-        for result, told in results:
-            for category, message in told:
+        for result, warned in results:
+            for category, message in warned:
                 warnings.warn(message, category, stacklevel=2)
             yield result
     except TerminatedWorkerError as error:
@@ -143,7 +143,7 @@ def _backend_class() -> Callable[[], Any]:
             with self.lock:
                 if self.ended:
                     return Future()
-                self.submitted = [one for one in self.submitted if not one.done()]
+                self.submitted = [job for job in self.submitted if not job.done()]
                 future: Future[Any] = self._workers.submit(func)
                 self.submitted.append(future)
             if callback is not None:
@@ -154,7 +154,7 @@ def _backend_class() -> Callable[[], Any]:
             """End the processes, whatever they do."""
             with self.lock:
                 self.ended = True
-            while any(not (one.running() or one.done()) for one in self.submitted):
+            while any(not (job.running() or job.done()) for job in self.submitted):
                 time.sleep(_POLL_SECONDS)
             super().abort_everything(ensure_ready)
 
@@ -183,7 +183,7 @@ def _call(function: Callable[[_In], _Out], item: _In) -> tuple[_Out, list[tuple[
     with warnings.catch_warnings(record=True) as caught, show_own_logs(_print_log):
         warnings.simplefilter("default")
         result = function(item)
-    return result, [(one.category, str(one.message)) for one in caught]
+    return result, [(warning.category, str(warning.message)) for warning in caught]
 
 
 def _print_log(text: str) -> None:

@@ -8,12 +8,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ragindex._util import distribution
-from ragindex._util.distribution import entry_points
+from ragindex._util.distribution import entry_points, read_docstring
 from ragindex._util.durable_files import expand_home
 from ragindex.accounting.spending_log import name_command
 from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
 from ragindex.errors import RagindexError
-from ragindex.plugins.docstrings import read_docstring
 
 _GROUP = "ragindex.commands"
 _BUILT_IN = (

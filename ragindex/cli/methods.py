@@ -10,12 +10,12 @@ import typer
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from ragindex._util.distribution import read_docstring
 from ragindex.cli.console import escape_markup, print_note, stdout, text_table, write_result
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
 from ragindex.index.parts import require_working_default
 from ragindex.plugins import registry
-from ragindex.plugins.docstrings import read_docstring
 from ragindex.plugins.specs import Spec, parse_spec
 
 _GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "llms", "stores", "parts")

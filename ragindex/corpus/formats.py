@@ -260,8 +260,8 @@ def recognise_format(path: Path) -> str:
         return "hipporag"
     if suffix in (".json", ".jsonl"):
         return _recognise_items(path)
-    found = f"{path.name}{', whose rows --rows reads' if suffix in ROW_SUFFIXES else ''}"
-    raise DataError(f"a folder, or a file ending in {', '.join(SUFFIXES)}", found, path=path)
+    got = f"{path.name}{', whose rows --rows reads' if suffix in ROW_SUFFIXES else ''}"
+    raise DataError(f"a folder, or a file ending in {', '.join(SUFFIXES)}", got, path=path)
 
 
 def _check_format(path: Path, format: str) -> str:

@@ -193,10 +193,10 @@ def decode_utf8(raw: bytes, path: Path, line: int = 1) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         at = line + raw.count(b"\n", 0, error.start)
-        found = f"the byte 0x{raw[error.start]:02x}"
+        got = f"the byte 0x{raw[error.start]:02x}"
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            found = "UTF-16"
-        raise DataError("text in UTF-8", found, path=path, line=at) from error
+            got = "UTF-16"
+        raise DataError("text in UTF-8", got, path=path, line=at) from error
 
 
 def read_json_value(path: Path) -> Any:
@@ -263,8 +263,8 @@ def parse_json(text: str, path: Path, line: int | None = None) -> Any:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_build_object)
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 30]
-        found = f"{format_value(rest) if rest else 'the end'} at character {error.colno} ({error.msg})"
-        raise DataError("JSON", found, path=path, line=error.lineno if line is None else line) from error
+        got = f"{format_value(rest) if rest else 'the end'} at character {error.colno} ({error.msg})"
+        raise DataError("JSON", got, path=path, line=error.lineno if line is None else line) from error
     except (ValueError, RecursionError) as error:
         raise DataError("JSON", str(error), path=path, line=line) from error
 

@@ -197,10 +197,10 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
         kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
         seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
         expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
-        found = f"only {seen}" if seen else "no files"
-        found += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
+        got = f"only {seen}" if seen else "no files"
+        got += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
-        raise DataError(expected, found + chosen, path=path)
+        raise DataError(expected, got + chosen, path=path)
     return listing
 
 
@@ -296,7 +296,10 @@ def _read_file(
 
 def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:
     """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
-    own: dict[str, MetadataValue] = {"source": name, MODIFIED: _get_modification_date(file)}
+    own: dict[str, MetadataValue] = {
+        "source": name,
+        MODIFIED: datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat(),
+    }
     if read.reading is not None and read.reading.share < LEAST_SHARE:
         own[READ_SHARE] = math.floor(100 * read.reading.share) / 100
     parts = [("", read.title or file.stem, read)] if read.text.strip() else []
@@ -326,10 +329,6 @@ def _get_status(file: Path) -> os.stat_result:
         return file.stat()
     except OSError as error:
         raise unreadable_error(file, error) from error
-
-
-def _get_modification_date(file: Path) -> str:
-    return datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat()
 
 
 def _count_files(count: int) -> str:

@@ -256,8 +256,8 @@ def _start_error(why: str) -> RagindexError:
     )
 
 
-def _limit_error(limit: str, found: str, path: Path) -> DataError:
-    return DataError(f"a file that can be read {limit}", found, path=path)
+def _limit_error(limit: str, got: str, path: Path) -> DataError:
+    return DataError(f"a file that can be read {limit}", got, path=path)
 
 
 def _describe_exit(code: int) -> str:

@@ -14,16 +14,18 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from ragindex._util.canonical import digest, encodable
 from ragindex._util.distribution import install_line, require_installed, require_module
 from ragindex.accounting import timing
-from ragindex.encoders.model_hub import locate_model
+from ragindex.encoders.model_hub import hub_contacts, list_model_folders, locate_model
 from ragindex.errors import UsageError
 from ragindex.interfaces import Floats
+from ragindex.plugins.base import Contact, Plugin
 
 _SHOWN = 8  # hexadecimal digits of a revision
 _READ = frozenset({".json", ".txt", ".model", ".safetensors", ".bin"})
@@ -68,15 +70,32 @@ def hash_model(folder: Path) -> str:
     return digest(hashes)
 
 
-def resolve_revision(values: Any) -> Any:
-    """Return the parameters of a plugin; if `model` is a folder, a missing `revision` becomes the hash of its files.
+class LocalModelPlugin(Plugin):
+    """Base class of plugins that load a model of sentence-transformers and name it by its files.
 
     Results of other weights under the same path thus get another label.
     """
-    if not isinstance(values, Mapping) or not isinstance(values.get("model"), str) or values.get("revision"):
-        return values
-    folder = Path(values["model"]).expanduser()
-    return {**values, "revision": _compute_revision(folder)} if folder.is_dir() else values
+
+    argument: ClassVar[str] = "model"
+    model: str = Field(description="Folder of a model, or its name on the Hugging Face hub.")
+    revision: str = Field(default="", description="Hash of the model's files. Default: computed from the folder.")
+    device: str = Field(default="auto", description="auto (a GPU where there is one), cpu, cuda or mps.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_its_files(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or not isinstance(values.get("model"), str) or values.get("revision"):
+            return values
+        folder = Path(values["model"]).expanduser()
+        return {**values, "revision": _compute_revision(folder)} if folder.is_dir() else values
+
+    def contacts(self) -> tuple[Contact, ...]:
+        """Return the hub, if the model is not on this machine."""
+        return hub_contacts(self.model, self.revision)
+
+    def model_folders(self) -> tuple[str, ...]:
+        """Return the model's folder, if it is given by its path."""
+        return list_model_folders(self.model)
 
 
 def load_local_model(kind: str, model: str, revision: str, wanted_by: str, device: str) -> Any:

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from ragindex import text_analysis
 from ragindex._util.cores import limit_blas
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.errors import StoreError
 from ragindex.interfaces import Encoder, FittedEncoderPlugin, Floats, TokenEmbeddings
 from ragindex.types import Span
@@ -75,7 +75,14 @@ class Lsa(FittedEncoderPlugin):
         import_module("sklearn.utils.extmath")  # its BLAS is limited only if it is loaded before
         with limit_blas(1):  # several threads add in an order that follows their number
             projection = _projection(_tf_idf(counts, idf), dimensions, self.dimensions, seed)
-        _write(folder, language, vocabulary, idf, projection)
+        try:
+            (folder / "vocabulary.json").write_text(json.dumps(list(vocabulary), ensure_ascii=False), encoding="utf-8")
+            np.save(folder / "idf.npy", idf)
+            np.save(folder / "projection.npy", projection)
+            fit = {"id": _id(folder, language), "language": language, "dimensions": projection.shape[1]}
+            (folder / "fit.json").write_text(json.dumps(fit), encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"The lsa fit cannot be written to {folder}: {error.strerror}.") from error
 
     def load(self, folder: Path) -> "LsaEncoder":
         """Load the encoder fitted into `folder`. Raises StoreError if a file is missing or damaged."""
@@ -254,17 +261,6 @@ def _singular_vectors(
         if count <= computed - _OVERSAMPLES or computed == available:
             return values[:count], vectors[:count]
         computed = min(2 * computed, available)
-
-
-def _write(folder: Path, language: str, vocabulary: Mapping[str, int], idf: Floats, projection: Floats) -> None:
-    try:
-        (folder / "vocabulary.json").write_text(json.dumps(list(vocabulary), ensure_ascii=False), encoding="utf-8")
-        np.save(folder / "idf.npy", idf)
-        np.save(folder / "projection.npy", projection)
-        fit = {"id": _id(folder, language), "language": language, "dimensions": projection.shape[1]}
-        (folder / "fit.json").write_text(json.dumps(fit), encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"The lsa fit cannot be written to {folder}: {error.strerror}.") from error
 
 
 def _id(folder: Path, language: str) -> str:

@@ -30,7 +30,7 @@ from ragindex._util.http import (
     suggest_address,
 )
 from ragindex.accounting import ledger
-from ragindex.encoders.common import PROBE, normalize_rows, separate_failures
+from ragindex.encoders.vectors import PROBE, normalize_rows, separate_failures
 from ragindex.errors import RequestError, ServiceError, UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, EncodingFailure, Floats
 from ragindex.interfaces.llm import LLMSettings, PaidPlugin

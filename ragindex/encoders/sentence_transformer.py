@@ -15,7 +15,6 @@ from ragindex._util.canonical import digest, encodable
 from ragindex._util.cores import available_cores
 from ragindex._util.distribution import install_line, require_installed, require_module
 from ragindex.encoders import onnx_export
-from ragindex.encoders.common import normalize_rows
 from ragindex.encoders.local_models import choose_device, hash_model, hide_progress_bars, quiet_log
 from ragindex.encoders.model_hub import (
     find_snapshot,
@@ -25,7 +24,6 @@ from ragindex.encoders.model_hub import (
     require_snapshot,
 )
 from ragindex.encoders.onnx_export import ExportedModel
-from ragindex.encoders.token_spans import locate_tokens
 from ragindex.encoders.transformer_model import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
@@ -37,6 +35,7 @@ from ragindex.encoders.transformer_model import (
     open_engine,
     read_model_settings,
 )
+from ragindex.encoders.vectors import locate_tokens, normalize_rows
 from ragindex.errors import UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, Floats, TokenEmbeddings
 from ragindex.interfaces.llm import LLMSettings

@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from ragindex._util.canonical import encodable
 from ragindex._util.distribution import require_module
-from ragindex.encoders.common import normalize_rows
-from ragindex.encoders.token_spans import locate_tokens
+from ragindex.encoders.vectors import locate_tokens, normalize_rows
 from ragindex.interfaces import Encoder, Floats, TokenEmbeddings
 from ragindex.types import Span
 

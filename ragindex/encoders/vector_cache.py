@@ -27,8 +27,8 @@ from ragindex._util import durable_files
 from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import many
 from ragindex.accounting import ledger, timing
-from ragindex.encoders import cache_pruning, token_spans
-from ragindex.encoders.common import PROBE, separate_failures
+from ragindex.encoders import cache_pruning
+from ragindex.encoders.vectors import PROBE, check_token_embeddings, separate_failures
 from ragindex.errors import RequestError, StoreError, UsageError
 from ragindex.interfaces import (
     Encoder,
@@ -289,7 +289,7 @@ class CachedEncoder(QueryEncoder):
         """Encode texts, of which some may have NaN or infinity."""
         with _time_encoder():
             embeddings = encode(texts)
-        return token_spans.check_token_embeddings(self.id, self.dimensions, texts, embeddings, finite=False)
+        return check_token_embeddings(self.id, self.dimensions, texts, embeddings, finite=False)
 
     def _with_tokens(
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
@@ -298,7 +298,7 @@ class CachedEncoder(QueryEncoder):
         with _time_encoder():
             vectors, embeddings = encode(texts)
         self._check_vectors(vectors, len(texts))
-        tokens = token_spans.check_token_embeddings(self.id, self.dimensions, texts, embeddings)
+        tokens = check_token_embeddings(self.id, self.dimensions, texts, embeddings)
         shared = _questions.get()
         if shared is not None:
             shared.update({(self.id, text): vector for text, vector in zip(texts, vectors, strict=True)})

@@ -62,7 +62,9 @@ def extract(title: str, text: str, numbers_as_entities: bool = False) -> Extract
     person = ""
     for sentence in units:
         resolved, person = resolve_references(sentence, subject, person, people)
-        aliases = _list_aliases(resolved, subject)
+        # other names of the title: its full name, its abbreviation, its part before a comma
+        texts = dict.fromkeys(unit.text for unit in resolved if unit.kind == "subject")
+        aliases = [text for text in texts if entity_key(text) != entity_key(subject.name)]
         names = _list_names(resolved, subject, aliases, numbers_as_entities)
         for name in names:
             entities.setdefault(entity_key(name), name)
@@ -85,12 +87,6 @@ def entity_key(name: str) -> str:
     """Normalize a name for comparison: case-folded words without punctuation, "'s" and leading article."""
     words = _NOT_WORD.sub(" ", _POSSESSIVE.sub("", name.casefold())).strip()
     return _ARTICLE.sub("", words) or name.casefold()
-
-
-def _list_aliases(units: Sequence[Unit], subject: Subject) -> list[str]:
-    """Return other names of the title in a sentence: its full name, its abbreviation, its part before a comma."""
-    texts = dict.fromkeys(unit.text for unit in units if unit.kind == "subject")
-    return [text for text in texts if entity_key(text) != entity_key(subject.name)]
 
 
 def _list_names(units: Sequence[Unit], subject: Subject, aliases: Sequence[str], quantities: bool) -> list[str]:

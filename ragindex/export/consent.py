@@ -62,7 +62,7 @@ def require_hosts(plugins: Iterable[Plugin], allow_hosts: Sequence[str], name: s
     }
     if missing:
         requests = "; ".join(
-            f"{one.host} for {registry.label(plugin)}{_name_keys(one)}" for one, plugin in missing.items()
+            f"{contact.host} for {registry.label(plugin)}{_name_keys(contact)}" for contact, plugin in missing.items()
         )
         hosts = list(dict.fromkeys(contact.host for contact in missing))
         flags = " ".join(f"--allow-host {host}" for host in hosts)

@@ -154,7 +154,14 @@ class ExportedRetriever(_Values):
     @property
     def sha256(self) -> str:
         """The hash of the content."""
-        return _hash_values(self.model_dump(mode="json", exclude_none=True))
+        text = json.dumps(
+            self.model_dump(mode="json", exclude_none=True),
+            sort_keys=True,
+            ensure_ascii=True,
+            separators=(",", ":"),
+            allow_nan=False,
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_retriever_file(exported: ExportedRetriever) -> bytes:
@@ -204,11 +211,6 @@ def parse_retriever_file(content: bytes, path: Path) -> ExportedRetriever:
     if hashed != exported.sha256:
         raise DataError("the content as ragindex export wrote it", "a changed one; export again", path=path)
     return exported
-
-
-def _hash_values(values: Any) -> str:
-    text = json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # ---------------------------------------------------------------- the files beside it

@@ -117,7 +117,11 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
     damaged = _damaged_files(index, parts)
     if _is_up_to_date(index, parts) and not damaged:
         _make_current(index)
-        _clean_leftover(index)
+        # Remove data that the last sync kept for its readers, unless another process is writing.
+        if index.manifest.leftover and not index.read_only:
+            with suppress(WriterBusyError), index.store.lease("cleaning up"):
+                index.reload()
+                _clean(index)
         return BuildResult()
     index.require_prices(parts)
     cores = limit_blas(available_cores())  # in a container, BLAS sees all cores of the machine
@@ -583,14 +587,6 @@ def _clean(index: IndexState) -> None:
         warnings.warn(f"Unused files stay in {index.folder}: {error}", LeftoverWarning, stacklevel=4)
         return
     index.save(outdated=manifest.outdated, leftover=stays)
-
-
-def _clean_leftover(index: IndexState) -> None:
-    """Remove data that the last sync kept for its readers, unless another process is writing."""
-    if index.manifest.leftover and not index.read_only:
-        with suppress(WriterBusyError), index.store.lease("cleaning up"):
-            index.reload()
-            _clean(index)
 
 
 def _finish_again(index: IndexState) -> None:

@@ -113,7 +113,7 @@ class QueryEncoder(Encoder):
 class TokenEmbeddings:
     """Token-level vectors of one text: row i of `vectors` represents the characters `spans[i]` (start, end).
 
-    `ragindex.encoders.token_spans` defines which spans are allowed, and checks every encoder.
+    `ragindex.encoders.vectors` defines which spans are allowed, and checks every encoder.
     """
 
     spans: tuple[tuple[int, int], ...]

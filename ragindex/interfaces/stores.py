@@ -177,10 +177,10 @@ class Store(ABC):
         """Return the newest version of `name`, or None if there is no such collection."""
 
     @abstractmethod
-    def clean(self, name: str, kept: Set[int]) -> None:
-        """Remove the versions of `name` that are neither in `kept` nor the newest; nobody reads them any more.
+    def clean(self, name: str, pinned: Set[int]) -> None:
+        """Remove the versions of `name` that are neither in `pinned` nor the newest; nobody reads them any more.
 
-        The caller holds the lease. Unknown versions in `kept` are ignored.
+        The caller holds the lease. Unknown versions in `pinned` are ignored.
         """
 
     @abstractmethod

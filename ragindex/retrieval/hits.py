@@ -195,7 +195,7 @@ class PassingRecords:
 
     def find(self, where: Filter) -> frozenset[str]:
         """Return the ids of the records that pass."""
-        return self.kept.find(where, lambda: self._scan(where))
-
-    def _scan(self, where: Filter) -> frozenset[str]:
-        return frozenset(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist())
+        return self.kept.find(
+            where,
+            lambda: frozenset(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist()),
+        )

@@ -80,7 +80,7 @@ class MeteredCollection(Collection):
         return self.inner.describe()
 
 
-def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
+def search_together(searches: Sequence[tuple[Collection, Sequence[SearchRequest]]]) -> list[list[SearchResult]]:
     """Search several collections, each with its own requests, in one round trip if the store supports it.
 
     Elasticsearch sends all requests as one `_msearch`; other collections are searched one after the other. The time is
@@ -88,11 +88,11 @@ def search_together(asked: Sequence[tuple[Collection, Sequence[SearchRequest]]])
     """
     bare = [
         (collection.inner if isinstance(collection, MeteredCollection) else collection, requests)
-        for collection, requests in asked
+        for collection, requests in searches
     ]
     start = time.perf_counter()
     results = bare[0][0].search_with(bare) if bare else None
     if results is None:
-        return [collection.search(requests) for collection, requests in asked]
+        return [collection.search(requests) for collection, requests in searches]
     timing.add_seconds("store", time.perf_counter() - start)
     return results

@@ -107,7 +107,7 @@ class PackedStore(Store):
         """Return the version of a collection, or None if it does not exist."""
         return self._read(name).version if (self.folder / packed_name(name)).exists() else None
 
-    def clean(self, name: str, kept: Set[int]) -> None:
+    def clean(self, name: str, pinned: Set[int]) -> None:
         """Raise UsageError."""
         _refuse_writing()
 

@@ -127,17 +127,24 @@ class Communities(AskingPart[Reports]):
 
         A report that fails is reported to the context, and the next sync asks for it again.
         """
-        entities, found = self._found(context.inputs[0], context.seed)
+        entities, communities = self._found(context.inputs[0], context.seed)
         inputs = {
-            community.id: {**community.inputs(self.input_tokens), "language": context.language} for community in found
+            community.id: {**community.inputs(self.input_tokens), "language": context.language}
+            for community in communities
         }
         for_llm = {id: each for id, each in inputs.items() if len(each["statements"]) >= self.least_statements}
         reports = {id: _write_report_by_rule(each) for id, each in inputs.items() if id not in for_llm}
         reports |= self.ask(context, REPORT, for_llm, "communities: reports")
-        reported = [(community, reports[community.id]) for community in found if community.id in reports]
+        reported = [(community, reports[community.id]) for community in communities if community.id in reports]
         replace_records(context.collection("reports", _REPORT_SCHEMA), _build_report_records(reported))
-        replace_records(context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(found))
-        context.note(_describe_sizes(entities, found, len(reported)), detail=True)
+        replace_records(context.collection("memberships", _MEMBERSHIP_SCHEMA), _build_membership_records(communities))
+        members = sum(len(community.members) for community in communities)
+        largest = max((len(community.members) for community in communities), default=0)
+        context.note(
+            f"{len(communities):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
+            f"{len(reported):,} have a report.",
+            detail=True,
+        )
         if reported:
             self.note_rules(context)
 
@@ -235,15 +242,6 @@ def _build_membership_records(communities: Sequence[Community]) -> Iterator[pa.R
         ]
         columns = [pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1)]
         yield pa.RecordBatch.from_arrays(columns, names=["id", "community"])
-
-
-def _describe_sizes(entities: int, communities: Sequence[Community], reported: int) -> str:
-    members = sum(len(community.members) for community in communities)
-    largest = max((len(community.members) for community in communities), default=0)
-    return (
-        f"{len(communities):,} communities of {members:,} of {entities:,} entities; the largest has {largest:,}. "
-        f"{reported:,} have a report."
-    )
 
 
 # ---------------------------------------------------------------- the Leiden algorithm

@@ -19,8 +19,7 @@ from ragindex.corpus import passage_text
 from ragindex.english import is_number
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, Schema, SearchKind, Uses
 from ragindex.llm.answer_question import build_context
-from ragindex.parts.encoding import encode_records
-from ragindex.parts.records import DIGEST, TEXTS, Integers, large_text, replace_records
+from ragindex.parts.records import DIGEST, TEXTS, Integers, encode_records, large_text, replace_records
 from ragindex.parts.triples.triple_json import to_json
 from ragindex.parts.triples.triples import Triples, triple_text
 from ragindex.plugins.registry import PartField, of_class
@@ -32,9 +31,9 @@ _NEIGHBOURS = 50  # neighbours stored with an entity, the strongest first
 _STATED_TRIPLES = 10  # distinct triples stored with a relation, the most frequent first
 
 
-def relation_id(one: str, other: str) -> str:
+def relation_id(first: str, second: str) -> str:
     """Return the id of the relation between two entities, given by their keys in any order."""
-    return digest(sorted((one, other)))
+    return digest(sorted((first, second)))
 
 
 # ---------------------------------------------------------------- reading

@@ -187,11 +187,11 @@ class GraphRAGRetriever:
         passing = [None if query.filter is None else self.passing.find(query.filter) for query in queries]
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
-        found = self._search_entities(vectors, passing)
+        results = self._search_entities(vectors, passing)
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         return [
             self._retrieval(query, entities, ids, k, ms)
-            for query, entities, ids in zip(queries, found, passing, strict=True)
+            for query, entities, ids in zip(queries, results, passing, strict=True)
         ]
 
     def _search_entities(self, vectors: Floats, passing: Sequence[frozenset[str] | None]) -> list[SearchResult]:

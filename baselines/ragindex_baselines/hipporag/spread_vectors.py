@@ -66,7 +66,12 @@ class SpreadVectors(Part["PassageSpread"]):
 
     def open(self, context: ReadContext) -> "PassageSpread":
         """Open the vectors of the sync that the reader is pinned to."""
-        return _read(context.folder / versioned_files.current_version(context.collection("folders")))
+        folder = context.folder / versioned_files.current_version(context.collection("folders"))
+        with versioned_files.open_files(_DATA_NAME, folder):
+            passages = versioned_files.read_texts(folder / "passages.arrow")
+            vectors = versioned_files.read_values(folder / "vectors.npy", (len(passages), -1))
+            ones = versioned_files.read_values(folder / "ones.npy", (len(passages),))
+        return PassageSpread(passages, vectors, ones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +137,3 @@ def _write(passages: pa.Array, values: Floats, folder: Path) -> None:
     versioned_files.write_texts(folder / "passages.arrow", passages)
     versioned_files.write_rows(folder / "vectors.npy", (len(passages), len(values) - 1), blocks)
     versioned_files.write_numbers(folder / "ones.npy", values[-1])
-
-
-def _read(folder: Path) -> PassageSpread:
-    with versioned_files.open_files(_DATA_NAME, folder):
-        passages = versioned_files.read_texts(folder / "passages.arrow")
-        vectors = versioned_files.read_values(folder / "vectors.npy", (len(passages), -1))
-        ones = versioned_files.read_values(folder / "ones.npy", (len(passages),))
-    return PassageSpread(passages, vectors, ones)

@@ -62,7 +62,16 @@ class JsonAddress:
                 self._idle.append(connection)
             else:
                 connection.close()
-        return self._parse(answer, text)
+        if answer.status != 200:
+            raise RequestProblemError(self._explain_status(answer, text))
+        if len(text) > self.max_bytes:
+            raise RequestProblemError(RequestProblem(f"more than {self.max_bytes:,} bytes were sent", 200))
+        if answer.headers.get("Content-Encoding", "identity") != "identity":
+            raise RequestProblemError(RequestProblem("the answer is compressed, which was not asked for", 200))
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise RequestProblemError(RequestProblem(f"expected JSON, got {self._show(text)!r}", 200)) from None
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -114,18 +123,6 @@ class JsonAddress:
         if lost:
             raise RequestProblemError(RequestProblem(lost[:_LONGEST_MESSAGE]))
         return answer, text
-
-    def _parse(self, answer: HTTPResponse, text: bytes) -> Any:
-        if answer.status != 200:
-            raise RequestProblemError(self._explain_status(answer, text))
-        if len(text) > self.max_bytes:
-            raise RequestProblemError(RequestProblem(f"more than {self.max_bytes:,} bytes were sent", 200))
-        if answer.headers.get("Content-Encoding", "identity") != "identity":
-            raise RequestProblemError(RequestProblem("the answer is compressed, which was not asked for", 200))
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            raise RequestProblemError(RequestProblem(f"expected JSON, got {self._show(text)!r}", 200)) from None
 
     def _explain_status(self, answer: HTTPResponse, text: bytes) -> RequestProblem:
         message, headers = self._show(text), {name.lower(): value for name, value in answer.headers.items()}

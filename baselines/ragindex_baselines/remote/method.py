@@ -192,20 +192,20 @@ class CorpusDocuments:
     _by_file_name: dict[str, str] | None = None
     _lock: Lock = field(default_factory=Lock)
 
-    def match(self, found: Sequence[ServiceHit], where: Filter | None, *, by_file_name: bool) -> MatchResult:
+    def match(self, service_hits: Sequence[ServiceHit], where: Filter | None, *, by_file_name: bool) -> MatchResult:
         """Return the hits of one question. Of a document that the filter does not wholly pass, nothing is returned."""
-        owners = self._find_owners(found, by_file_name=by_file_name)
+        owners = self._find_owners(service_hits, by_file_name=by_file_name)
         passages = self._list_passages({id for owner in owners for id in owner})
         allowed = set(passages) if where is None else self._filter(passages, where)
         first = self._read_first({id: passages[id][0] for id in allowed})
-        own = {id: position.doc_id for id, position in self.positions.find([one.id for one in found]).items()}
+        own = {id: position.doc_id for id, position in self.positions.find([hit.id for hit in service_hits]).items()}
         hits = [
-            self._make_hit(one, ids, (one.id,) if own.get(one.id) in ids else (), first)
-            for one, ids in zip(found, owners, strict=True)
+            self._make_hit(hit, ids, (hit.id,) if own.get(hit.id) in ids else (), first)
+            for hit, ids in zip(service_hits, owners, strict=True)
             if ids and first.keys() >= set(ids)
         ]
-        unknown = tuple(one.id for one, ids in zip(found, owners, strict=True) if not ids)
-        return MatchResult(_with_own_ids(_with_scores(hits, found)), unknown)
+        unknown = tuple(hit.id for hit, ids in zip(service_hits, owners, strict=True) if not ids)
+        return MatchResult(_with_own_ids(_with_scores(hits, service_hits)), unknown)
 
     def _find_owners(self, hits: Sequence[ServiceHit], *, by_file_name: bool) -> list[tuple[str, ...]]:
         """Return the known documents of each hit; () if it names none."""
@@ -272,9 +272,9 @@ def _find_by_file_name(hit: ServiceHit, names: Mapping[str, str]) -> tuple[str, 
     return next(((names[name],) for name in spelled if name is not None), ())
 
 
-def _with_scores(hits: Sequence[Hit], found: Sequence[ServiceHit]) -> list[Hit]:
+def _with_scores(hits: Sequence[Hit], service_hits: Sequence[ServiceHit]) -> list[Hit]:
     """Return the hits in the order of the service, with 1 / rank as scores unless its own descend with the ranks."""
-    scores = [one.score for one in found]
+    scores = [one.score for one in service_hits]
     known = [score for score in scores if score is not None]
     if len(known) == len(scores) and known == sorted(known, reverse=True):
         return list(hits)
@@ -287,7 +287,7 @@ def _with_own_ids(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     numbered = list[Hit]()
     for hit in hits:
         new = (f"{hit.id} ({number})" for number in count(2))
-        id = hit.id if hit.id not in taken else next(one for one in new if one not in given | taken)
+        id = hit.id if hit.id not in taken else next(fresh for fresh in new if fresh not in given | taken)
         taken.add(id)
         numbered.append(replace(hit, id=id))
     return tuple(numbered)

@@ -10,19 +10,18 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import regex
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 
 from ragindex._util.canonical import encodable
 from ragindex.corpus import passage_text
-from ragindex.encoders.local_models import load_local_model, resolve_revision
-from ragindex.encoders.model_hub import hub_contacts, list_model_folders
+from ragindex.encoders.local_models import LocalModelPlugin, load_local_model
 from ragindex.english import nearest_texts
 from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import Task
-from ragindex.plugins.base import Contact, Plugin
+from ragindex.plugins.base import Plugin
 
 TitledTexts: TypeAlias = Sequence[tuple[str, str]]
 """Titles and texts of passages."""
@@ -53,32 +52,15 @@ class Reranker(Plugin):
 # ---------------------------------------------------------------- a cross-encoder
 
 
-class CrossEncoder(Reranker):
+class CrossEncoder(LocalModelPlugin, Reranker):
     """A cross-encoder of sentence-transformers, from a folder or by its name on the Hugging Face hub.
 
     It reads question and passage together and returns one number: the raw output of the model, before any
     sigmoid. `revision` is the hash of the files in a folder, computed if it is not given.
     """
 
-    argument: ClassVar[str] = "model"
     version: ClassVar[int] = 1
-    model: str = Field(description="Folder of a model, or its name on the Hugging Face hub.")
-    revision: str = Field(default="", description="Hash of the model's files. Default: computed from the folder.")
-    device: str = Field(default="auto", description="auto (a GPU where there is one), cpu, cuda or mps.")
     batch_size: int = Field(default=32, ge=1, description="Pairs scored at once.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named_by_its_files(cls, values: Any) -> Any:
-        return resolve_revision(values)
-
-    def contacts(self) -> tuple[Contact, ...]:
-        """Return the hub, if the model is not on this machine."""
-        return hub_contacts(self.model, self.revision)
-
-    def model_folders(self) -> tuple[str, ...]:
-        """Return the model's folder, if it is given by its path."""
-        return list_model_folders(self.model)
 
     def open(self, index: OpenIndex) -> PassageScorer:
         """Return a scorer with the model, which is loaded once per process."""

@@ -35,7 +35,7 @@ from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
 from ragindex_eval.cli.reading_flags import list_flags
 from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
-from ragindex_eval.data.equal_texts import content
+from ragindex_eval.data.gold_classes import content
 
 COLUMNS = ("question", "answer", "documents", "kind", "source", "evidence")
 _UNSAFE_IN_ID = regex.compile(r"[;\p{Cc}\p{Cs}]")

@@ -60,16 +60,16 @@ def _hops(source_id: str) -> str:
 
 def _supporting_paragraphs(item: Item, finder: DocumentFinder) -> tuple[list[str], list[_Content]]:
     """Return the ids of the supporting paragraphs, and title and text of every paragraph."""
-    found, listed, paragraphs = list[str](), list[_Content](), item.array("paragraphs")
+    gold, listed, paragraphs = list[str](), list[_Content](), item.array("paragraphs")
     if not paragraphs:
         raise item.error("a question with paragraphs", "one without any")
     for value in paragraphs:
-        one = item.within(value, "a paragraph")
-        supporting = _is_supporting(one)
-        listed.append(parse_paragraph(one))
+        paragraph = item.within(value, "a paragraph")
+        supporting = _is_supporting(paragraph)
+        listed.append(parse_paragraph(paragraph))
         if supporting:
-            found += finder.content(*listed[-1], one)
-    return found, listed
+            gold += finder.content(*listed[-1], paragraph)
+    return gold, listed
 
 
 def _is_supporting(paragraph: Item) -> bool:
@@ -93,14 +93,14 @@ def _supporting_facts(item: Item, finder: DocumentFinder) -> tuple[list[str], li
 
 
 def _answers(item: Item) -> tuple[str, ...]:
-    found = [*_strings(item, "answer"), *_strings(item, "answer_aliases")]
-    return tuple(dict.fromkeys(answer for answer in found if answer.strip()))
+    answers = [*_strings(item, "answer"), *_strings(item, "answer_aliases")]
+    return tuple(dict.fromkeys(answer for answer in answers if answer.strip()))
 
 
 def _strings(item: Item, key: str) -> list[str]:
     value: Any = item.fields.get(key)
     values = [] if value is None else value if isinstance(value, list) else [value]
-    return [item.unicode(one, f"a string or an array of strings under {key!r}") for one in values]
+    return [item.unicode(entry, f"a string or an array of strings under {key!r}") for entry in values]
 
 
 # ---------------------------------------------------------------- single hops of MuSiQue
@@ -115,19 +115,19 @@ def read_single_hop_questions(
     reference, as in IRCoT (process_musique.py).
     """
     seen = set[tuple[str, frozenset[str]]]()
-    for one in chain.from_iterable(
+    for question in chain.from_iterable(
         problems.each(partial(_single_hops, finder=finder, filled=filled), read_json_items(path, problems))
     ):
-        asked = one.text, frozenset() if one.gold is None else one.gold.doc_ids
-        if asked not in seen:
-            seen.add(asked)
-            yield one
+        identity = question.text, frozenset() if question.gold is None else question.gold.doc_ids
+        if identity not in seen:
+            seen.add(identity)
+            yield question
 
 
 def _single_hops(item: Item, finder: DocumentFinder, filled: bool) -> list[DatasetQuestion]:
     paragraphs = [item.within(value, "a paragraph") for value in item.array("paragraphs")]
     by_number = {paragraph.fields.get("idx", place): paragraph for place, paragraph in enumerate(paragraphs)}
-    last, answers, found = _answers(item), dict[str, str](), list[DatasetQuestion]()
+    last, answers, questions = _answers(item), dict[str, str](), list[DatasetQuestion]()
     for number, value in enumerate(item.array("question_decomposition"), 1):
         step = item.within(value, "a step of 'question_decomposition'")
         text, answer = require_text(step, step.text("question")), step.text("answer")
@@ -137,15 +137,15 @@ def _single_hops(item: Item, finder: DocumentFinder, filled: bool) -> list[Datas
             continue
         accepted = last if answer in last else (answer,)
         gold = Gold(_step_gold(step, by_number, finder), accepted, "filled" if refers else "", parse_id(step) or "")
-        found.append(DatasetQuestion(_fill_references(step, text, answers), gold))
-    return found
+        questions.append(DatasetQuestion(_fill_references(step, text, answers), gold))
+    return questions
 
 
 def _fill_references(step: Item, text: str, answers: Mapping[str, str]) -> str:
     unknown = [number for number in _REFERENCE.findall(text) if number not in answers]
     if unknown:
         raise step.error("references to earlier steps", f"#{unknown[0]} in {text[:80]!r}")
-    return str(_REFERENCE.sub(lambda found: answers[found[1]], text))
+    return str(_REFERENCE.sub(lambda match: answers[match[1]], text))
 
 
 def _step_gold(step: Item, by_number: Mapping[Any, Item], finder: DocumentFinder) -> frozenset[str]:
@@ -180,7 +180,7 @@ def _ircot_question(item: Item, finder: DocumentFinder) -> DatasetQuestion:
             title, body = parse_paragraph(context)
             gold += finder.content(title.strip(), body.strip(), context)
     given = [item.within(value, "an object in 'answers_objects'") for value in item.array("answers_objects")]
-    spans = [one.unicode(span, "a string in 'spans'") for one in given for span in one.array("spans")]
+    spans = [paragraph.unicode(span, "a string in 'spans'") for paragraph in given for span in paragraph.array("spans")]
     answers = tuple(dict.fromkeys(span for span in spans if span.strip()))
     return DatasetQuestion(text, Gold(frozenset(gold), answers, _hops(source_id), source_id))
 
@@ -220,14 +220,14 @@ def read_quality_questions(path: Path, finder: DocumentFinder, problems: Problem
         return [(item, value) for value in item.array("questions")]
 
     values = chain.from_iterable(problems.each(list_questions, read_json_lines(path, problems)))
-    return problems.each(lambda found: _quality_question(*found, finder), values)
+    return problems.each(lambda row: _quality_question(*row, finder), values)
 
 
 def _quality_question(line: Item, value: Any, finder: DocumentFinder) -> DatasetQuestion:
     item = line.within(value, "a question")
     articles = finder.content(line.text("title", default=""), line.text("article"), line)
     text = require_text(item, item.text("question"))
-    options = tuple(item.unicode(one, "an array of strings under 'options'") for one in item.array("options"))
+    options = tuple(item.unicode(option, "an array of strings under 'options'") for option in item.array("options"))
     if not 2 <= len(options) <= _MOST_OPTIONS:
         raise item.error(f"2 to {_MOST_OPTIONS} options", f"{len(options)}")
     label, difficult = item.fields.get("gold_label"), item.fields.get("difficult")
@@ -250,9 +250,9 @@ def read_asqa_questions(
     Accepted answers are the long ones of all annotators, and `sub_questions` the `qa_pairs`. Gold documents are the
     passages that came with the question; none without a `finder`, where a corpus of one's own is searched.
     """
-    found = list(read_asqa_items(path, problems))
-    chosen = [one for one in found if one[0] == split] or found
-    return problems.each(lambda one: _asqa_question(one[1], one[2], finder), chosen)
+    entries = list(read_asqa_items(path, problems))
+    chosen = [entry for entry in entries if entry[0] == split] or entries
+    return problems.each(lambda entry: _asqa_question(entry[1], entry[2], finder), chosen)
 
 
 def _asqa_question(source_id: str, item: Item, finder: DocumentFinder | None) -> DatasetQuestion:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ragindex._util.canonical import digest, metadata_json
+from ragindex._util.ids import find_spelling
 from ragindex.corpus import Corpus, FileSelection, LeftOut, read_selected
 from ragindex.corpus.benchmarks import find_file_pair, is_asqa
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
-from ragindex.corpus.json_reader import Problems
-from ragindex.corpus.judgements import question_id
+from ragindex.corpus.json_reader import Item, Problems
+from ragindex.corpus.judgements import QRELS_FILE, question_id, read_judgements
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError, UsageError
 from ragindex.index import sources
@@ -31,7 +32,6 @@ from ragindex_eval.data.benchmark_questions import (
     read_single_hop_questions,
 )
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.data.judged_questions import read_judged_questions
 from ragindex_eval.data.questions import (
     DatasetQuestion,
     DocumentFinder,
@@ -88,12 +88,12 @@ def read_dataset(
     path, file = Path(path), None if questions is None else Path(questions)
     corpus = _drop_question_file(read_selected(path, format=format, skip_bad=skip_bad, selection=selection), path, file)
     problems = Problems(bool(skip_bad))
-    asked = list(_read_questions(path, file, corpus, problems))
-    dataset = _build_dataset(corpus, asked, problems, file or path, limit, seed)
+    dataset_questions = list(_read_questions(path, file, corpus, problems))
+    dataset = _build_dataset(corpus, dataset_questions, problems, file or path, limit, seed)
     dataset = replace(dataset, questions_file=file.name if file else "")
     if corpus.format != "world":
         return replace(dataset, source=str(path.resolve()))
-    fewer = worlds.describe_shortfall(asked) if file is None else None
+    fewer = worlds.describe_shortfall(dataset_questions) if file is None else None
     return replace(dataset, source=corpus.name, notes=(*dataset.notes, *([fewer] if fewer else [])))
 
 
@@ -102,15 +102,15 @@ def add_questions(
 ) -> Dataset:
     """Return a dataset of a corpus and questions: a .csv, .jsonl, .txt or judgements; see `read_dataset`."""
     problems, file = Problems(bool(skip_bad)), Path(questions)
-    asked = list(_read_question_file(file, DocumentFinder(corpus), problems))
-    return replace(_build_dataset(corpus, asked, problems, file, limit, seed), questions_file=file.name)
+    dataset_questions = list(_read_question_file(file, DocumentFinder(corpus), problems))
+    return replace(_build_dataset(corpus, dataset_questions, problems, file, limit, seed), questions_file=file.name)
 
 
 def _describe_encoding(file: Path) -> list[str]:
     """Return a note on the encoding of a file of questions, if it is not UTF-8 and may have been guessed."""
     is_text = file.is_file() and file.suffix.lower() in (".csv", ".txt")
-    found = decode_text(file.read_bytes(), file)[1] if is_text else ""
-    return [f"{file.name} was read as {found}"] if found else []
+    encoding = decode_text(file.read_bytes(), file)[1] if is_text else ""
+    return [f"{file.name} was read as {encoding}"] if encoding else []
 
 
 def match_index(dataset: Dataset, index: Index) -> Dataset:
@@ -122,15 +122,15 @@ def match_index(dataset: Dataset, index: Index) -> Dataset:
         return dataset
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = replace(dataset.corpus, documents=documents)
-    prefixed = {id: _prefix_gold(one, lead) for id, one in (dataset.gold or {}).items()}
+    prefixed = {id: _prefix_gold(of_query, lead) for id, of_query in (dataset.gold or {}).items()}
     gold = None if dataset.gold is None else gold_classes.in_classes(documents, prefixed)
-    said = (
+    note = (
         (f"{many(others, 'other document')} of the index {'is' if others == 1 else 'are'} searched too",)
         if others
         else ()
     )
-    found = dataset_fingerprint(corpus, dataset.queries, gold)
-    return replace(dataset, corpus=corpus, gold=gold, fingerprint=found, notes=(*dataset.notes, *said))
+    fingerprint = dataset_fingerprint(corpus, dataset.queries, gold)
+    return replace(dataset, corpus=corpus, gold=gold, fingerprint=fingerprint, notes=(*dataset.notes, *note))
 
 
 def _prefix_gold(gold: Gold, lead: str) -> Gold:
@@ -139,7 +139,7 @@ def _prefix_gold(gold: Gold, lead: str) -> Gold:
     twins = {lead + id: lead + stands for id, stands in gold.twins.items()}
     doc_ids = frozenset(lead + id for id in gold.doc_ids)
     alternatives = frozenset(lead + id for id in gold.alternatives)
-    evidence = tuple(replace(one, doc_id=lead + one.doc_id) for one in gold.evidence)
+    evidence = tuple(replace(place, doc_id=lead + place.doc_id) for place in gold.evidence)
     own = lead + gold.own_document if gold.own_document else ""
     return replace(
         gold,
@@ -169,24 +169,24 @@ def _build_dataset(
     if not questions:
         reason = f"none that can be read; {problems.errors[0]}".removesuffix(".") if problems.errors else "none"
         raise DataError("at least one question", reason, path=file)
-    if not any(one.gold is None or one.gold.answerable for one in judged):
+    if not any(question.gold is None or question.gold.answerable for question in judged):
         left_out = left_out or ("each is marked answerable=no",)
         raise DataError("a question for which a document is graded above 0", f"none ({left_out[0]})", path=file)
     queries, gold = _number_questions(judged)
-    kept = queries if limit is None else _sample_queries(queries, limit, seed)
-    kept_gold = None if gold is None else {query.id: gold[query.id] for query in kept}
-    kept_gold = None if kept_gold is None else gold_classes.in_classes(corpus.documents, kept_gold)
+    sampled = queries if limit is None else _sample_queries(queries, limit, seed)
+    sampled_gold = None if gold is None else {query.id: gold[query.id] for query in sampled}
+    sampled_gold = None if sampled_gold is None else gold_classes.in_classes(corpus.documents, sampled_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.left_out]))
-    marked = dataset_fingerprint(corpus, kept, kept_gold)
+    marked = dataset_fingerprint(corpus, sampled, sampled_gold)
     notes = (*_describe_encoding(file), *_describe_unread(file, len(problems.errors), len(questions)), *left_out)
-    return Dataset(corpus.name, corpus, kept, kept_gold, marked, skipped, notes=notes)
+    return Dataset(corpus.name, corpus, sampled, sampled_gold, marked, skipped, notes=notes)
 
 
-def _describe_unread(file: Path, unread: int, asked: int) -> list[str]:
+def _describe_unread(file: Path, unread: int, left: int) -> list[str]:
     if not unread:
         return []
     are = many(unread, "entry could not be read and is", "entries could not be read and are")
-    return [f"{file.name}: {are} left out, so {many(asked, 'question is', 'questions are')} asked"]
+    return [f"{file.name}: {are} left out, so {many(left, 'question is', 'questions are')} asked"]
 
 
 def _drop_unjudged(questions: list[DatasetQuestion]) -> tuple[list[DatasetQuestion], tuple[str, ...]]:
@@ -312,15 +312,38 @@ def _list_hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mappin
         metadata = {key: value for key, value in document.metadata.items() if key not in passing}
         yield [document.id, document.title, document.text, metadata_json(metadata)]
     for query in queries:
-        one = None if gold is None else gold.get(query.id)
-        yield [query.id, query.text, None if one is None else _list_gold_values(one)]
+        of_query = None if gold is None else gold.get(query.id)
+        yield [query.id, query.text, None if of_query is None else _list_gold_values(of_query)]
 
 
 def _list_gold_values(gold: Gold) -> list[Any]:
     parts = [[part.question, list(part.answers)] for part in gold.sub_questions]
-    places = [[one.doc_id, *map(list, one.words)] for one in gold.evidence]
+    places = [[place.doc_id, *map(list, place.words)] for place in gold.evidence]
     alternatives = [[id, gold.twins[id]] for id in sorted(gold.alternatives)]
     unanswerable = [] if gold.answerable else ["unanswerable"]
     own = {"own_document": gold.own_document} if gold.own_document else {}
     rare = [values for values in (list(gold.options), parts, places, alternatives, unanswerable, own) if values]
     return [sorted(gold.grades.items()), list(gold.answers), gold.kind, *rare]
+
+
+# ---------------------------------------------------------------- judgements
+
+
+def read_judged_questions(folder: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
+    """Yield the questions of a folder of judgements; documents graded 1 and 2 are gold, with these grades.
+
+    Raises DataError if the folder cannot be read. Judgements of documents that are not in the corpus are problems.
+    """
+    for id, judgement in read_judgements(folder).items():
+        relevant = [judged for judged in judgement.grades.items() if judged[1] > 0]
+        grades = dict(problems.each(partial(_require_known, id, folder, finder), relevant))
+        yield DatasetQuestion(judgement.text, Gold(frozenset(grades), source_id=id, grades=grades))
+
+
+def _require_known(question: str, folder: Path, finder: DocumentFinder, judged: tuple[str, int]) -> tuple[str, int]:
+    """Return a judged document, by its id in the corpus, with its grade. Raises DataError if there is none."""
+    id = find_spelling(judged[0], finder.ids)
+    if id is None:
+        got = f"{judged[0]!r}, judged for the question {question}, which is not in it"
+        raise Item({}, folder / QRELS_FILE).error("documents of the corpus", got)
+    return id, judged[1]

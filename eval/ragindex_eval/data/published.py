@@ -79,7 +79,9 @@ class PublishedTable(Strict):
 
     def conditions_on(self, data: str) -> dict[str, str | int]:
         """Return the stated conditions on a data set by name; its own precede those of the table."""
-        own, shared = (one.model_dump(exclude_none=True) for one in (self.data[data].conditions, self.conditions))
+        own, shared = (
+            conditions.model_dump(exclude_none=True) for conditions in (self.data[data].conditions, self.conditions)
+        )
         return {name: value for name in PublishedConditions.model_fields if (value := own.get(name, shared.get(name)))}
 
     def figures_on(self, data: str) -> dict[tuple[str, str], float]:
@@ -94,8 +96,8 @@ class PublishedTable(Strict):
 
     def baseline_of(self, method: str) -> str | None:
         """Return the row that a method is compared with; None if there is none."""
-        found = self.baseline if isinstance(self.baseline, str) else self.baseline.get(method)
-        return None if found == method else found
+        baseline = self.baseline if isinstance(self.baseline, str) else self.baseline.get(method)
+        return None if baseline == method else baseline
 
 
 def require_published_data(table: PublishedTable | None, data: str | None) -> None:

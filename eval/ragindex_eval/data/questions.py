@@ -23,9 +23,8 @@ from ragindex.corpus.json_reader import (
 from ragindex.corpus.readers.plain_text import read_csv_rows
 from ragindex.corpus.readers.text_encodings import decode_text
 from ragindex.errors import DataError
-from ragindex_eval.data.equal_texts import content
-from ragindex_eval.data.evidence import find_evidence
-from ragindex_eval.data.gold import Gold
+from ragindex_eval.data.gold import Gold, find_evidence
+from ragindex_eval.data.gold_classes import content
 
 _SPLITS = ("test", "dev", "train")
 _GRADE_COLUMNS = ("score", "grade", "relevance", "rel", "label")
@@ -66,10 +65,10 @@ class DocumentFinder:
 
         There is one, unless the corpus keeps the text under several ids. Raises DataError if there is none.
         """
-        found = self.by_content.get((title, text))
-        if not found:
+        ids = self.by_content.get((title, text))
+        if not ids:
             raise self._unknown(title, item, "its text is another" if title in self.by_title else "")
-        return found
+        return ids
 
     def candidate(self, title: str, text: str) -> str | None:
         """Return the id of the first document with this title and text, or None if the corpus has none."""
@@ -80,10 +79,10 @@ class DocumentFinder:
 
         Raises DataError if there is none, or if the title is ambiguous.
         """
-        found = self.by_title.get(find_spelling(title, self.by_title) or title, [])
-        if len(found) > 1 and title in contents:
+        ids = self.by_title.get(find_spelling(title, self.by_title) or title, [])
+        if len(ids) > 1 and title in contents:
             return self.content(title, contents[title], item)
-        return found if len(found) == 1 else self._only(title, found, item)
+        return ids if len(ids) == 1 else self._only(title, ids, item)
 
     def name(self, name: str, item: Item) -> str:
         """Return the id of the document with this id, title or file name.
@@ -92,39 +91,39 @@ class DocumentFinder:
         """
         if (id := find_spelling(name, self.ids)) is not None:
             return id
-        held = (
+        known = (
             ids
             for names in (self.by_title, self.by_file)
             for spelling in spellings(name)
             for ids in names.get(spelling, ())
         )
-        found = dict.fromkeys(held)
-        return self._only(name, list(found), item)[0]
+        distinct = dict.fromkeys(known)
+        return self._only(name, list(distinct), item)[0]
 
     def either(self, written: str, item: Item) -> list[str]:
         """Return the ids of the documents that `A|B` names, the first of them first; an id may have a `|` itself.
 
         Raises DataError as `name` does.
         """
-        found, parts = list[str](), written.split("|")
+        ids, parts = list[str](), written.split("|")
         while parts:
             joined = ("|".join(parts[:end]).strip() for end in range(len(parts), 0, -1))
             name = next(filter(self._knows, joined), parts[0].strip())
-            found += [self.name(name, item)] if name else []
+            ids += [self.name(name, item)] if name else []
             parts = parts[name.count("|") + 1 :]
-        return list(dict.fromkeys(found)) or [self.name(written, item)]
+        return list(dict.fromkeys(ids)) or [self.name(written, item)]
 
     def _knows(self, name: str) -> bool:
-        held = (self.ids, self.by_title, self.by_file)
-        return bool(name) and any(find_spelling(name, known) is not None for known in held)
+        tables = (self.ids, self.by_title, self.by_file)
+        return bool(name) and any(find_spelling(name, table) is not None for table in tables)
 
-    def _only(self, name: str, found: list[str], item: Item) -> list[str]:
-        if len({content(self.ids[id]) for id in found}) > 1:  # documents of equal text are interchangeable
-            expected = f"gold that names one document; {name!r} stands for {len(found)}, so give one of their ids"
-            raise item.error(expected, ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else ""))
-        if not found:
+    def _only(self, name: str, ids: list[str], item: Item) -> list[str]:
+        if len({content(self.ids[id]) for id in ids}) > 1:  # documents of equal text are interchangeable
+            expected = f"gold that names one document; {name!r} stands for {len(ids)}, so give one of their ids"
+            raise item.error(expected, ", ".join(map(repr, ids[:5])) + (", …" if len(ids) > 5 else ""))
+        if not ids:
             raise self._unknown(name, item, "")
-        return found
+        return ids
 
     def _unread(self, name: str) -> str | None:
         """Return why a file of the corpus's folder is not read; None if it is read, or not there."""
@@ -139,7 +138,9 @@ class DocumentFinder:
         return f"{table} is one document; --rows makes each of its rows one" if table else ""
 
     def _unknown(self, name: str, item: Item, why: str) -> DataError:
-        left_out = next((str(one) for one in self.skipped if _is_file(one.path, name)), None) or self._unread(name)
+        left_out = next(
+            (str(skipped) for skipped in self.skipped if _is_file(skipped.path, name)), None
+        ) or self._unread(name)
         if left_out is not None:
             return item.error("gold that names documents that can be read", f"{format_value(name)}: {left_out}")
         known = islice(chain(self.by_title, self.by_file, self.ids), _NAMES_COMPARED)
@@ -152,7 +153,7 @@ class DocumentFinder:
 
 def _is_file(path: str, name: str) -> bool:
     """Return whether `name`, relative to the folder, is that of the file at a path."""
-    composed, wanted = (unicodedata.normalize("NFC", f"/{one}") for one in (path, name))
+    composed, wanted = (unicodedata.normalize("NFC", f"/{text}") for text in (path, name))
     return bool(name) and composed.endswith(wanted)
 
 
@@ -221,13 +222,9 @@ def _qrels(path: Path, queries: Iterable[str], finder: DocumentFinder, problems:
             raise item.error("one grade a document", f"two for {doc_id!r} and query {query_id!r}")
 
     lines = text_lines(path)
-    for _ in problems.all(add, lines[1:] if lines and _is_header(lines[0][1]) else lines):
+    for _ in problems.all(add, lines[1:] if lines and lines[0][1].split()[-1].lower() in _GRADE_COLUMNS else lines):
         pass
     return judged
-
-
-def _is_header(line: str) -> bool:
-    return line.split()[-1].lower() in _GRADE_COLUMNS
 
 
 def _judgement(item: Item, line: str) -> tuple[str, str, int]:
@@ -265,8 +262,8 @@ def read_csv_questions(path: Path, finder: DocumentFinder, problems: Problems) -
     _, header = next(rows, (Item({}, path), []))
     names = [name.strip().lower() for name in header]
     if not {"question", "documents"} <= set(names) or len(set(names)) < len(names):
-        found = ", ".join(names) or "an empty file"
-        raise DataError(f"the columns {','.join(_COLUMNS)} in the first line", found, path=path, line=1)
+        got = ", ".join(names) or "an empty file"
+        raise DataError(f"the columns {','.join(_COLUMNS)} in the first line", got, path=path, line=1)
     return problems.all(lambda row: _csv_question(*row, names, finder), rows)
 
 
@@ -296,7 +293,7 @@ def _split_names(cell: str) -> list[str]:
 
 
 def _split_answers(cell: str) -> list[str]:
-    return [one for one in map(str.strip, _ACCEPTED.split(cell)) if one]
+    return [answer for answer in map(str.strip, _ACCEPTED.split(cell)) if answer]
 
 
 def _judged_documents(written: Sequence[str], item: Item, finder: DocumentFinder) -> list[tuple[list[str], int]]:
@@ -329,7 +326,7 @@ def _build_gold(
     if repeated:
         raise item.error("each document in one group of alternatives (a.md|a.pdf)", f"{repeated[0]!r} a second time")
     relevant = {id: grade for id, grade in grades.items() if grade}
-    graded = relevant if any(one > 1 for one in relevant.values()) else {}
+    graded = relevant if any(value > 1 for value in relevant.values()) else {}
     places = find_evidence(evidence, relevant, finder.ids, item)
     twins = {other: id for other, id in stands.items() if id in relevant}
     return Gold(
@@ -402,8 +399,8 @@ def _strings(item: Item, key: str, split: Callable[[str], list[str]]) -> list[st
     value = item.fields.get(key)
     if not isinstance(value, list):
         return split(item.text(key, default=""))
-    found = [item.unicode(one, f"strings in the array {key!r}").strip() for one in value]
-    return [one for one in found if one]
+    strings = [item.unicode(string, f"strings in the array {key!r}").strip() for string in value]
+    return [string for string in strings if string]
 
 
 def _parse_grade(grade: object, item: Item) -> int:

@@ -59,6 +59,6 @@ def _contains(text: str, words: str) -> bool:
     return False
 
 
-def _joins(one: str, other: str) -> bool:
+def _joins(first: str, second: str) -> bool:
     """Return whether two neighbouring characters are of one word."""
-    return bool(_IN_WORD.match(one) and _IN_WORD.match(other))
+    return bool(_IN_WORD.match(first) and _IN_WORD.match(second))

@@ -18,8 +18,8 @@ import numpy as np
 from ragindex_eval.judge.pool import Pool, PooledQuestion
 from ragindex_eval.judge.session import Grades
 from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.prediction_powered import FEWEST_JUDGED, PoweredMean, estimate_mean
-from ragindex_eval.stats.resampling import SampleArray
 
 RECALL, PRECISION, JUDGED = "pool recall", "precision", "judged"
 

@@ -15,7 +15,7 @@ from ragindex._util import durable_files
 from ragindex.corpus.judgements import question_id
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document
-from ragindex_eval.data.equal_texts import content
+from ragindex_eval.data.gold_classes import content
 from ragindex_eval.metrics.retrieval import ranking
 from ragindex_eval.results.model import SavedHit
 

@@ -39,12 +39,12 @@ def normalised(text: str) -> str:
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
     """Return 1.0 if the normalized answer equals an accepted one, else 0.0."""
-    return float(any(normalised(answer) == normalised(one) for one in accepted))
+    return float(any(normalised(answer) == normalised(accepted_answer) for accepted_answer in accepted))
 
 
 def f1(answer: str, accepted: Sequence[str]) -> float:
     """Return the word-level F1, the harmonic mean of precision and recall; the best over the accepted answers."""
-    return max((_f1(normalised(answer), normalised(one)) for one in accepted), default=0.0)
+    return max((_f1(normalised(answer), normalised(accepted_answer)) for accepted_answer in accepted), default=0.0)
 
 
 def accuracy(answer: str, accepted: Sequence[str], options: Sequence[str]) -> float:
@@ -55,7 +55,7 @@ def accuracy(answer: str, accepted: Sequence[str], options: Sequence[str]) -> fl
 
 def rouge_l(answer: str, accepted: Sequence[str]) -> float:
     """Return the ROUGE-L F-measure, the best over the accepted answers."""
-    return max((_rouge_l(_words(answer), _words(one)) for one in accepted), default=0.0)
+    return max((_rouge_l(_words(answer), _words(accepted_answer)) for accepted_answer in accepted), default=0.0)
 
 
 def _f1(answer: str, accepted: str) -> float:
@@ -66,29 +66,29 @@ def _f1(answer: str, accepted: str) -> float:
 
 def token_f1(answer: str, accepted: str) -> float:
     """Return the word-level F1 of two normalized texts, as SQuAD 2 does: 1.0 if both are empty, 0.0 if one is."""
-    said, wanted = answer.split(), accepted.split()
-    if not said or not wanted:
-        return float(said == wanted)
-    same = sum((Counter(said) & Counter(wanted)).values())
-    return 2 * same / (len(said) + len(wanted))
+    given, wanted = answer.split(), accepted.split()
+    if not given or not wanted:
+        return float(given == wanted)
+    same = sum((Counter(given) & Counter(wanted)).values())
+    return 2 * same / (len(given) + len(wanted))
 
 
 def _words(text: str) -> list[str]:
     return WORDS.findall(text.lower())[:MAX_WORDS]
 
 
-def _rouge_l(said: Sequence[str], wanted: Sequence[str]) -> float:
-    if not said or not wanted:
+def _rouge_l(given: Sequence[str], wanted: Sequence[str]) -> float:
+    if not given or not wanted:
         return 0.0
-    return 2 * _lcs_length(said, wanted) / (len(said) + len(wanted))
+    return 2 * _lcs_length(given, wanted) / (len(given) + len(wanted))
 
 
-def _lcs_length(one: Sequence[str], other: Sequence[str]) -> int:
+def _lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the length of the longest common subsequence."""
-    row = [0] * (len(other) + 1)
-    for word in one:
+    row = [0] * (len(second) + 1)
+    for word in first:
         diagonal = 0
-        for at, candidate in enumerate(other, start=1):
+        for at, candidate in enumerate(second, start=1):
             above = row[at]
             row[at] = diagonal + 1 if word == candidate else max(above, row[at - 1])
             diagonal = above

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ragindex.types import Position, Span
+from ragindex.types import Position
 from ragindex_eval.data.gold import EvidencePlace, Gold, gains
 from ragindex_eval.metrics.retrieval import ranking, standing
 
@@ -62,14 +62,14 @@ def evidence_recall(hits: Sequence[Sequence[Position]], gold: Gold, ks: Sequence
     if not gold.evidence:
         return {}
     ranks = find_ranks(hits, gold)
-    found = {k: sum(rank is not None and rank <= k for rank in ranks) for k in ks}
-    return {f"evidence_R@{k}": count / len(gold.evidence) for k, count in found.items()}
+    counts = {k: sum(rank is not None and rank <= k for rank in ranks) for k in ks}
+    return {f"evidence_R@{k}": count / len(gold.evidence) for k, count in counts.items()}
 
 
 def find_ranks(hits: Sequence[Sequence[Position]], gold: Gold) -> list[int | None]:
     """Return for each place of evidence the number of hits (from 1) that together hold it; None if they do not."""
     equal = {id: stands for id, stands in gold.twins.items() if id not in gold.alternatives}  # of the same offsets
-    return [_find_rank(hits, one, equal) for one in gold.evidence]
+    return [_find_rank(hits, place, equal) for place in gold.evidence]
 
 
 def _find_rank(hits: Sequence[Sequence[Position]], evidence: EvidencePlace, twins: Mapping[str, str]) -> int | None:
@@ -77,14 +77,10 @@ def _find_rank(hits: Sequence[Sequence[Position]], evidence: EvidencePlace, twin
     for rank, positions in enumerate(hits, start=1):
         for position in positions:
             if twins.get(position.doc_id, position.doc_id) == document:
-                missing -= {word for word in missing if _holds(position, word)}
+                missing -= {word for word in missing if position.start <= word[0] and word[1] <= position.end}
         if not missing:
             return rank
     return None
-
-
-def _holds(position: Position, word: Span) -> bool:
-    return position.start <= word[0] and word[1] <= position.end
 
 
 def recall_steps(hits: Sequence[tuple[Sequence[str], Sequence[Position], int]], gold: Gold) -> Steps:
@@ -97,11 +93,11 @@ def recall_steps(hits: Sequence[tuple[Sequence[str], Sequence[Position], int]], 
         ranks = find_ranks([positions for _, positions, _ in hits], gold)
         return [(int(read[rank - 1]), 1 / len(ranks)) for rank in ranks if rank is not None]
     grades = gains(gold.doc_ids, gold.grades)
-    steps, found = [], set[str]()
+    steps, covered = [], set[str]()
     for at in range(len(hits)):
         ranked = standing(ranking(documents for documents, _, _ in hits[: at + 1]), gold.twins)
-        new = {doc_id for doc_id in ranked if doc_id in grades} - found
-        found |= new
+        new = {doc_id for doc_id in ranked if doc_id in grades} - covered
+        covered |= new
         steps += [(int(read[at]), len(new) / len(grades))] if new else []
     return steps
 
@@ -119,11 +115,13 @@ def tokens_to_recall(questions: Iterable[Steps], seed: int) -> dict[str, TokensT
     reached = _first_reaching(read, added[np.newaxis])
     blocks = np.array_split(counts, len(rows) * _RESAMPLES // _BLOCK + 1)
     drawn = np.concatenate([_first_reaching(read, added * block[:, rows]) for block in blocks])
-    found = {}
-    for target, whole, resampled in zip(TARGETS, reached[0], drawn.T, strict=True):
+    tokens_by_target = {}
+    for target, of_all, resampled in zip(TARGETS, reached[0], drawn.T, strict=True):
         interval = _make_interval(resampled) if len(given) > 1 else None
-        found[f"tokens_to_recall@{target:g}"] = TokensToRecall(None if np.isinf(whole) else int(whole), interval)
-    return found
+        tokens_by_target[f"tokens_to_recall@{target:g}"] = TokensToRecall(
+            None if np.isinf(of_all) else int(of_all), interval
+        )
+    return tokens_by_target
 
 
 def _first_reaching(read: npt.NDArray[np.int64], added: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

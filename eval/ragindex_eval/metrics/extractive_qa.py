@@ -62,7 +62,7 @@ class SpanModel:
         )
         offsets = windows.pop("offset_mapping")
         windows.pop("overflow_to_sample_mapping")
-        in_context = [[one == 1 for one in windows.sequence_ids(number)] for number in range(len(offsets))]
+        in_context = [[sequence == 1 for sequence in windows.sequence_ids(number)] for number in range(len(offsets))]
         starts, ends = self._run(dict(windows))
         empty = float((starts[:, 0] + ends[:, 0]).min())
         spans = (
@@ -70,7 +70,7 @@ class SpanModel:
             for number in range(len(offsets))
             for score, first, last in _rank_spans(starts[number], ends[number], np.array(in_context[number]))
         )
-        score, start, end = max(spans, key=lambda one: one[0], default=(-np.inf, 0, 0))
+        score, start, end = max(spans, key=lambda span: span[0], default=(-np.inf, 0, 0))
         return context[start:end] if score >= empty else ""
 
     def _run(self, windows: dict[str, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -29,8 +29,8 @@ def string_exact_match(answer: str, groups: Sequence[Sequence[str]]) -> float:
     An alias occurs if it is a part of the answer, both normalized, even inside a word. Unlike in the published
     evaluation, an alias of nothing but punctuation and articles occurs nowhere, not everywhere.
     """
-    said = normalised(answer)
-    met = [any(alias and alias in said for alias in map(normalised, group)) for group in groups]
+    given = normalised(answer)
+    met = [any(alias and alias in given for alias in map(normalised, group)) for group in groups]
     return sum(met) / len(met) if met else 0.0
 
 
@@ -57,28 +57,28 @@ def rouge_lsum(answer: str, references: Sequence[str]) -> float:
     answer (Lin 2004, section 3.2). Words are stemmed by Snowball's Porter stemmer. Google's package stems with NLTK's,
     which treats a few endings differently (`play`, `died`), and splits sentences with NLTK.
     """
-    said = _sentences(answer)
-    return max((_score_summary(said, _sentences(reference)) for reference in references), default=0.0)
+    given = _sentences(answer)
+    return max((_score_summary(given, _sentences(reference)) for reference in references), default=0.0)
 
 
 def _sentences(text: str) -> list[list[str]]:
     stem = Stemmer.Stemmer("porter").stemWord
-    room, found = MAX_WORDS, list[list[str]]()
+    room, sentences = MAX_WORDS, list[list[str]]()
     for sentence in split_sentences(text):
         words = WORDS.findall(sentence.lower())[:room]
         room -= len(words)
-        found.append([stem(word) if len(word) > _UNSTEMMED else word for word in words])
-    return found
+        sentences.append([stem(word) if len(word) > _UNSTEMMED else word for word in words])
+    return sentences
 
 
-def _score_summary(said: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
-    lengths = sum(map(len, said)), sum(map(len, wanted))
+def _score_summary(given: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
+    lengths = sum(map(len, given)), sum(map(len, wanted))
     if not all(lengths):
         return 0.0
-    left = Counter(word for sentence in said for word in sentence)
+    left = Counter(word for sentence in given for word in sentence)
     matched = 0
     for sentence in wanted:
-        places = set[int]().union(*(_common_places(sentence, other) for other in said))
+        places = set[int]().union(*(_common_places(sentence, other) for other in given))
         for place in sorted(places):
             word = sentence[place]
             matched += left[word] > 0
@@ -86,21 +86,21 @@ def _score_summary(said: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]
     return 2 * matched / sum(lengths)
 
 
-def _common_places(wanted: Sequence[str], said: Sequence[str]) -> set[int]:
+def _common_places(wanted: Sequence[str], given: Sequence[str]) -> set[int]:
     """Return the places in `wanted` of a longest common subsequence; of several, Google's choice."""
-    table = [[0] * (len(said) + 1)]
+    table = [[0] * (len(given) + 1)]
     for word in wanted:
         above, row = table[-1], [0]
-        for at, candidate in enumerate(said):
+        for at, candidate in enumerate(given):
             row.append(above[at] + 1 if word == candidate else max(above[at + 1], row[at]))
         table.append(row)
-    found, i, j = set[int](), len(wanted), len(said)
+    places, i, j = set[int](), len(wanted), len(given)
     while i and j:
-        if wanted[i - 1] == said[j - 1]:
+        if wanted[i - 1] == given[j - 1]:
             i, j = i - 1, j - 1
-            found.add(i)
+            places.add(i)
         elif table[i][j - 1] > table[i - 1][j]:
             j -= 1
         else:
             i -= 1
-    return found
+    return places

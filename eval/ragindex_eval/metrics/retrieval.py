@@ -69,37 +69,30 @@ def score_hits(
     if not gold:
         raise ValueError("a question without gold documents has no metrics")
     alone = [doc_ids for doc_ids in hits if len(set(doc_ids)) == 1]
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for k in ks:
         ranked = standing(ranking(hits[:k]), twins)[:k]
         recall = _recall(ranked, gold)
-        found[f"R@{k}"] = recall
-        found[f"full_R@{k}"] = float(recall == 1.0)
-        found[f"Success@{k}"] = float(recall > 0.0)
-        found[f"RR@{k}"] = _reciprocal_rank(ranked, gold)
-        found[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked) / _ideal_gain(gold, k)
-        found[f"one_doc_R@{k}"] = _recall(standing(ranking(alone[:k]), twins), gold)
-    return {name: found[name] for name in metric_names(ks)}
+        scores[f"R@{k}"] = recall
+        scores[f"full_R@{k}"] = float(recall == 1.0)
+        scores[f"Success@{k}"] = float(recall > 0.0)
+        scores[f"RR@{k}"] = next((1.0 / rank for rank, doc_id in enumerate(ranked, start=1) if doc_id in gold), 0.0)
+        ideal = _discounted_gain(sorted(gold.values(), reverse=True)[:k])
+        scores[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked) / ideal
+        scores[f"one_doc_R@{k}"] = _recall(standing(ranking(alone[:k]), twins), gold)
+    return {name: scores[name] for name in metric_names(ks)}
 
 
 def means(per_query: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of every metric over the questions for which it is defined; {} if there are no questions."""
-    metric_names = dict.fromkeys(name for one in per_query for name in one)
-    values = {name: [one[name] for one in per_query if name in one] for name in metric_names}
-    return {name: math.fsum(found) / len(found) for name, found in values.items()}
+    metric_names = dict.fromkeys(name for scores in per_query for name in scores)
+    values = {name: [scores[name] for scores in per_query if name in scores] for name in metric_names}
+    return {name: math.fsum(of_metric) / len(of_metric) for name, of_metric in values.items()}
 
 
 def _recall(ranked: Sequence[str], gold: Mapping[str, int]) -> float:
     return sum(doc_id in gold for doc_id in ranked) / len(gold)
 
 
-def _reciprocal_rank(ranked: Sequence[str], gold: Mapping[str, int]) -> float:
-    return next((1.0 / rank for rank, doc_id in enumerate(ranked, start=1) if doc_id in gold), 0.0)
-
-
 def _discounted_gain(grades: Iterable[int]) -> float:
     return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
-
-
-def _ideal_gain(gold: Mapping[str, int], k: int) -> float:
-    return _discounted_gain(sorted(gold.values(), reverse=True)[:k])

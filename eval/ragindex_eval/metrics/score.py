@@ -10,8 +10,8 @@ from ragindex_eval.metrics import retrieval
 
 def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, int]:
     """Return the grades of a question's gold documents by id; {} if it has none."""
-    one = None if gold is None else gold.get(query_id)
-    return {} if one is None else gains(one.doc_ids, one.grades)
+    of_query = None if gold is None else gold.get(query_id)
+    return {} if of_query is None else gains(of_query.doc_ids, of_query.grades)
 
 
 def list_judged(dataset: Dataset) -> tuple[Query, ...]:
@@ -21,8 +21,8 @@ def list_judged(dataset: Dataset) -> tuple[Query, ...]:
 
 def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
     """Return the other documents that count as a gold document of the question, mapped to that gold document."""
-    one = None if gold is None else gold.get(query_id)
-    return retrieval.NO_TWINS if one is None else one.twins
+    of_query = None if gold is None else gold.get(query_id)
+    return retrieval.NO_TWINS if of_query is None else of_query.twins
 
 
 def score_question(hits: Sequence[Sequence[str]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:

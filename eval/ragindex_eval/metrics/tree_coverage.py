@@ -98,7 +98,11 @@ def measure_coverage(
     for tree in trees:
         clusters[f"{label(tree)}, level 1"] = _read_summarized(index.open_part(tree), tree.tree)
         if isinstance(tree.over, Aggregates):
-            clusters[label(tree.over)] = _read_documents(index.open_part(tree.over))
+            clusters[label(tree.over)] = [
+                ids
+                for batch in index.open_part(tree.over).scan(("doc_ids",))
+                for ids in batch.column("doc_ids").to_pylist()
+            ]
     for topics in {part: None for scheme in schemes.values() for part in scheme.parts() if _is_topic_vectors(part)}:
         clusters[label(topics.of)] = _cluster_topics(index, topics)
     needed, listed = ([sorted({same.get(id, id) for id in ids}) for ids in groups] for groups in (gold, candidates))
@@ -127,9 +131,9 @@ def count_coverage(
             name,
             len(some),
             sum(map(len, some)) / max(1, len(some)),
-            min(1.0, sum(comb(len(one), 2) for one in some) / max(1, comb(documents, 2))),
+            min(1.0, sum(comb(len(cluster), 2) for cluster in some) / max(1, comb(documents, 2))),
             len(covered[name]),
-            {other: len(covered[name] & found) for other, found in covered.items() if other != name},
+            {other: len(covered[name] & pairs_of_other) for other, pairs_of_other in covered.items() if other != name},
             len(_find_covered_pairs(some, listed, same)),
         )
         for name, some in clusters.items()
@@ -148,11 +152,7 @@ def _find_covered_pairs(
     for number, cluster in enumerate(clusters):
         for id in cluster:
             of.setdefault(same.get(id, id), set()).add(number)
-    return {(one, other) for one, other in pairs if not of.get(one, set()).isdisjoint(of.get(other, set()))}
-
-
-def _read_documents(nodes: Collection) -> list[list[str]]:
-    return [ids for batch in nodes.scan(("doc_ids",)) for ids in batch.column("doc_ids").to_pylist()]
+    return {(first, second) for first, second in pairs if not of.get(first, set()).isdisjoint(of.get(second, set()))}
 
 
 def _read_summarized(nodes: Collection, tree: str) -> list[list[str]]:
@@ -171,8 +171,8 @@ def _cluster_topics(index: Index, part: Vectors) -> list[list[str]]:
     if not nodes:
         return []
     vectors = np.stack([node.vector for node in nodes])
-    found = soft_clusters(vectors, [0.0] * len(nodes), np.inf, Clustering(seed=index.seed))
-    return [sorted({id for row in rows for id in nodes[row].doc_ids}) for rows in found if len(rows) > 1]
+    clusters = soft_clusters(vectors, [0.0] * len(nodes), np.inf, Clustering(seed=index.seed))
+    return [sorted({id for row in rows for id in nodes[row].doc_ids}) for rows in clusters if len(rows) > 1]
 
 
 def _is_topic_vectors(part: Part[Any]) -> TypeGuard[Vectors]:
@@ -180,12 +180,12 @@ def _is_topic_vectors(part: Part[Any]) -> TypeGuard[Vectors]:
 
 
 def _find_trees(schemes: Mapping[str, Scheme]) -> list[SummaryTree]:
-    found: dict[SummaryTree, None] = {}
+    trees: dict[SummaryTree, None] = {}
     for scheme in schemes.values():
         for part in scheme.parts():
             inside = part.inputs() if isinstance(part, TreePool) else (part,)
-            found |= dict.fromkeys(one for one in inside if isinstance(one, SummaryTree))
-    return list(found)
+            trees |= dict.fromkeys(inner for inner in inside if isinstance(inner, SummaryTree))
+    return list(trees)
 
 
 def _measure_pools(index: Index, schemes: Mapping[str, Scheme]) -> dict[str, int]:

@@ -16,8 +16,8 @@ from ragindex_eval.results.model import Interval
 from ragindex_eval.run.ask_scored import compare_scores
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.question_uses import HoldoutUse, Ledger, hash_question, record_use
+from ragindex_eval.stats.intervals import LEVEL, SampleArray
 from ragindex_eval.stats.race import capital_growth
-from ragindex_eval.stats.resampling import LEVEL, SampleArray
 
 MOST_QUESTIONS = 20_000  # more are never proposed
 

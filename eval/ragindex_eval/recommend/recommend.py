@@ -49,8 +49,8 @@ from ragindex_eval.run.question_uses import Ledger, RacedQuestions, find_ledger,
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval, is_below
 from ragindex_eval.stats.enough import describe_more_questions
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.race import RaceRules, count_level_questions, run_races
-from ragindex_eval.stats.resampling import SampleArray
 
 Tell = Callable[[str], None]
 _LONG_SECONDS = 60.0  # to build all candidates; what takes less is not worth a word

@@ -15,7 +15,7 @@ from ragindex_eval.run.ask_scored import ask_scored
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever, Timing
-from ragindex_eval.stats.percentile_bounds import percentile_bounds
+from ragindex_eval.stats.intervals import percentile_bounds
 
 TIMED = 60
 """Questions that are timed; fewer than 59 have no upper bound of the 95th percentile."""

@@ -21,8 +21,8 @@ from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.pipeline import Plan, load_experiment
 from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.paired_tests import paired_interval
-from ragindex_eval.stats.resampling import SampleArray
 
 PARTS = (0.1, 0.3)
 """Shares of the documents, besides the judged ones, that dear methods are tried on before the whole corpus."""

@@ -48,13 +48,13 @@ class FittedTable:
             yield self._make_table(columns, name)
 
     def _make_table(self, columns: Sequence[FittedColumn], name: int) -> Table:
-        made = Table(box=None, pad_edge=False, header_style="bold")
-        made.add_column(self.head, overflow="fold", width=name)
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column(self.head, overflow="fold", width=name)
         for column in columns:
-            made.add_column(column.title, justify="right", no_wrap=True)
+            table.add_column(column.title, justify="right", no_wrap=True)
         for number, row in enumerate(self.names):
-            made.add_row(row, *(column.cells[number] for column in columns))
-        return made
+            table.add_row(row, *(column.cells[number] for column in columns))
+        return table
 
 
 def _divide(groups: Sequence[Sequence[FittedColumn]], room: int) -> Iterator[list[FittedColumn]]:

@@ -96,8 +96,10 @@ def render_report(study: Study) -> str:
 
 def _make_chapter(comparison: Comparison, anchor: str) -> _Chapter:
     data = comparison.dataset
-    asked = many(data.questions, "question")
-    about = f"{many(data.documents, 'document')}, {asked}, encoder {comparison.encoder}, seed {comparison.seed}"
+    questions_text = many(data.questions, "question")
+    about = (
+        f"{many(data.documents, 'document')}, {questions_text}, encoder {comparison.encoder}, seed {comparison.seed}"
+    )
     parts = _render_parts(_choose_sections(comparison), comparison, f"{anchor}-")
     sentence = state_conclusion(comparison)
     return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))
@@ -107,9 +109,9 @@ def _choose_sections(comparison: Comparison) -> Sequence[_Section]:
     """Return the sections of a comparison in the order of the page."""
     judged = bool(comparison.dataset.judged)
     looked_at = "Where the methods disagree most" if judged else "What each method found"
-    asked = ("questions", looked_at, questions.render_questions)
-    middle = [] if judged else [asked, ("agreement", "Agreement", agreement.render_agreement)]
-    end = [asked] if judged else []
+    questions_section = ("questions", looked_at, questions.render_questions)
+    middle = [] if judged else [questions_section, ("agreement", "Agreement", agreement.render_agreement)]
+    end = [questions_section] if judged else []
     return [
         ("table", "Results", table.render_table),
         ("published", "Published figures", published.render_published),
@@ -131,14 +133,14 @@ def _choose_sections(comparison: Comparison) -> Sequence[_Section]:
 
 
 def _render_parts(chosen: Sequence[_Section], value: object, prefix: str = "") -> list[_Part]:
-    found = []
+    parts = []
     for name, title, section in chosen:
         values = section(value)
         if values is not None:
             # The section template has escaped this already, and the page must not escape it again.
             html = Markup(_templates().get_template(f"{name}.html").render(values=values))  # noqa: S704
-            found.append(_Part(f"{prefix}{name}", title, html))
-    return found
+            parts.append(_Part(f"{prefix}{name}", title, html))
+    return parts
 
 
 @cache

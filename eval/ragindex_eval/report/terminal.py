@@ -75,7 +75,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     groups = tuple(tuple(_fit(column, comparison) for column in group) for group in _column_groups(comparison))
     table = FittedTable("method", (*names, *bounds, *together), groups)
     bold = any(cell.startswith("[bold]") for group in groups for column in group for cell in column.cells)
-    said = f"[bold]{escape_markup(state_conclusion(comparison))}[/]"
+    conclusion = f"[bold]{escape_markup(state_conclusion(comparison))}[/]"
     facts = map(escape_markup, _fact_lines(comparison))
     published = render_published(comparison)
     beside = [] if published is None else ["", *_published_lines(published)]
@@ -87,7 +87,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
         *_nothing_lines(comparison),
         *([_BoldLegend()] if bold else []),
         "",
-        said,
+        conclusion,
         *(escape_markup(sentence) for sentence in (comparison.holdout.describe() if comparison.holdout else ())),
         *facts,
         *_warning_lines(comparison),
@@ -95,20 +95,20 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     )
 
 
-def _published_lines(found: PublishedFigures) -> list[RenderableType]:
+def _published_lines(published: PublishedFigures) -> list[RenderableType]:
     """Return a table of published figures beside those here, under its title, and the sentences on it."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    made.add_column("method", overflow="fold", min_width=8)
-    over = f" over {min(found.baselines)}" if len(found.baselines) == 1 else ""
-    gains = [f"gain{over}"] if found.baselines else []
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("method", overflow="fold", min_width=8)
+    over = f" over {min(published.baselines)}" if len(published.baselines) == 1 else ""
+    gains = [f"gain{over}"] if published.baselines else []
     for title in ["metric", "published", "here", "here −\npublished", "verdict", *gains]:
-        made.add_column(escape_markup(title))
-    for number, row in enumerate(found.rows):
-        again = number > 0 and found.rows[number - 1].method == row.method
+        table.add_column(escape_markup(title))
+    for number, row in enumerate(published.rows):
+        again = number > 0 and published.rows[number - 1].method == row.method
         figures = [row.metric, row.published, row.here, row.difference, row.verdict]
         cells = ["" if again else row.method, *figures, *([_gain_cell(row, over)] if gains else [])]
-        made.add_row(*map(escape_markup, cells))
-    return [f"[bold]{escape_markup(found.title)}[/]", made, *map(escape_markup, found.sentences)]
+        table.add_row(*map(escape_markup, cells))
+    return [f"[bold]{escape_markup(published.title)}[/]", table, *map(escape_markup, published.sentences)]
 
 
 def _gain_cell(row: PublishedRow, over: str) -> str:
@@ -166,7 +166,7 @@ def _one_doc_recall(method: MethodResult, k: int) -> float | None:
 
 def _kind_lines(comparison: Comparison) -> list[RenderableType]:
     """Return a table of the first metric by kind of question, or by hops, and by whether a title is named."""
-    ways = list(dict.fromkeys(one.by for one in comparison.methods[0].breakdown))
+    ways = list(dict.fromkeys(group.by for group in comparison.methods[0].breakdown))
     shown_ways = [by for by in ways if by != "hops" or "kind" not in ways]
     if not shown_ways:
         return []
@@ -181,22 +181,22 @@ def _nothing_lines(comparison: Comparison) -> list[RenderableType]:
 
     [] if no questions are marked as unanswerable.
     """
-    found = comparison.finds_nothing
-    if not found:
+    rows = comparison.finds_nothing
+    if not rows:
         return []
-    if (fewest := min(min(one.rightly.of, one.wrongly.of) for one in found)) < _FEWEST_SHARED:
+    if (fewest := min(min(row.rightly.of, row.wrongly.of) for row in rows)) < _FEWEST_SHARED:
         return ["", f"[dim]{fewest} questions say next to nothing of which methods find nothing; see the report[/]"]
     columns = (
-        FittedColumn("rightly, of\nunanswerable", tuple(one.rightly.describe() for one in found)),
-        FittedColumn("wrongly, of\nthe others", tuple(one.wrongly.describe() for one in found)),
+        FittedColumn("rightly, of\nunanswerable", tuple(row.rightly.describe() for row in rows)),
+        FittedColumn("wrongly, of\nthe others", tuple(row.wrongly.describe() for row in rows)),
     )
     title = "[bold]Finds nothing[/] [dim](best score below a threshold that was chosen on the other questions)[/]"
-    return ["", title, FittedTable("method", tuple(escape_markup(one.label) for one in found), (columns,))]
+    return ["", title, FittedTable("method", tuple(escape_markup(row.label) for row in rows), (columns,))]
 
 
 def _kind_columns(comparison: Comparison, by: str, metric: str) -> Iterator[FittedColumn]:
     """Yield a column for each group of questions; a method without the metric has a dash."""
-    groups = [[one for one in method.breakdown if one.by == by] for method in comparison.methods]
+    groups = [[group for group in method.breakdown if group.by == by] for method in comparison.methods]
     for parts in zip(*groups, strict=True):
         title = f"{escape_markup(shown(group_name(by, parts[0].value), _LONGEST_KIND))}\nn = {parts[0].questions:,}"
         values = [_percent(part.metrics.get(metric)) for part in parts]
@@ -288,9 +288,9 @@ def _cells(column: _Column, comparison: Comparison) -> list[str]:
     """Return the cells of a column as text."""
     texts = [_text(column, method) for method in comparison.methods]
     ahead = leaders(comparison, column.metric) if column.metric else ()
-    told = 0 < len(ahead) < len(comparison.methods)
+    differs = 0 < len(ahead) < len(comparison.methods)
     return [
-        f"[bold]{text}[/]" if told and method.label in ahead else text
+        f"[bold]{text}[/]" if differs and method.label in ahead else text
         for text, method in zip(texts, comparison.methods, strict=True)
     ]
 
@@ -344,17 +344,17 @@ def _describe_reader(comparison: Comparison) -> list[str]:
     if comparison.reader is None:
         return []
     read = [method.reading_costs for method in comparison.methods]
-    tokens = [one.input_tokens + one.output_tokens for one in read if one]
-    money = [one.money for one in read if one]
+    tokens = [usage.input_tokens + usage.output_tokens for usage in read if usage]
+    money = [usage.money for usage in read if usage]
     paid = f"; {max(tokens):,.0f} tokens{_highest_cost(money)} a question at most" if any(tokens) else ""
     estimated = " (estimated)" if comparison.reader.estimated else ""
-    found = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
-    return [f"answers read by {display_name(comparison.reader.llm)}, from {found}{paid}"]
+    counted = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
+    return [f"answers read by {display_name(comparison.reader.llm)}, from {counted}{paid}"]
 
 
 def _highest_cost(money: list[float | None]) -> str:
     """Return the highest cost of reading per question, or say that some costs are unknown."""
-    known = [one for one in money if one is not None]
+    known = [cost for cost in money if cost is not None]
     if len(known) < len(money):
         return " and an unknown sum"
     return f" and ${max(known):.5f}" if any(known) else ""
@@ -388,12 +388,12 @@ def _describe_unanswered(method: MethodResult, questions: int) -> list[str]:
     if not method.failures:
         return []
     how_many = f"{questions - len(method.failures)} of {questions} questions"
-    said = f"[bold red]{escape_markup(method.label)} answered {how_many}; the others score 0:[/]"
-    return [f"{said} {escape_markup(_reasons(method))}"]
+    head = f"[bold red]{escape_markup(method.label)} answered {how_many}; the others score 0:[/]"
+    return [f"{head} {escape_markup(_reasons(method))}"]
 
 
 def _reasons(method: MethodResult) -> str:
-    unread = [one.reading.error for one in method.final if one.reading is not None and one.reading.error]
+    unread = [answer.reading.error for answer in method.final if answer.reading is not None and answer.reading.error]
     reasons = list(dict.fromkeys([*method.failures.values(), *([] if method.failures else unread)]))
     more = f" … and {len(reasons) - _SHOWN_REASONS} other reasons" if len(reasons) > _SHOWN_REASONS else ""
     return "; ".join(reason[:300] for reason in reasons[:_SHOWN_REASONS]) + more

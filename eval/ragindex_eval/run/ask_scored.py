@@ -21,8 +21,8 @@ from ragindex_eval.run.fingerprints import answer_keys, rankings_fingerprint
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.own_documents import without_own_documents
 from ragindex_eval.run.score import score_rankings
+from ragindex_eval.stats.intervals import LEVEL
 from ragindex_eval.stats.paired_tests import paired_interval
-from ragindex_eval.stats.resampling import LEVEL
 
 
 @dataclass(frozen=True, slots=True)

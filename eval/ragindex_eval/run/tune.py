@@ -23,9 +23,9 @@ from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval
 from ragindex_eval.run.pipeline import Plan, load_experiment, part_figures, prepare_index
 from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.stats.intervals import LEVEL
 from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
-from ragindex_eval.stats.resampling import LEVEL
 
 METHOD = "evidence"
 FEWEST_QUESTIONS = 30

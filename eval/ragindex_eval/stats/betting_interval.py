@@ -8,8 +8,8 @@ once, so one may look after each, and stop for any reason.
 import numpy as np
 
 from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.race import DecisionArray, capital_growth
-from ragindex_eval.stats.resampling import SampleArray
 
 _STEPS = 2_001  # candidates for the mean, from -1 to 1
 
@@ -26,12 +26,12 @@ def betting_interval(differences: SampleArray, alpha: float, population: int | N
     means = np.linspace(-1, 1, _STEPS)
     possible = _not_beaten(differences, means, alpha, population)
     possible &= _not_beaten(-differences, -means, alpha, population)
-    kept = means[possible]
-    if kept.size == 0:  # the true mean lies between two candidates
+    accepted = means[possible]
+    if accepted.size == 0:  # the true mean lies between two candidates
         middle = float(differences.mean())
         return middle - 0.001, middle + 0.001
     step = 2 / (_STEPS - 1)
-    return max(-1.0, float(kept[0]) - step), min(1.0, float(kept[-1]) + step)
+    return max(-1.0, float(accepted[0]) - step), min(1.0, float(accepted[-1]) + step)
 
 
 def is_below(values: SampleArray, bound: float, alpha: float, population: int | None = None) -> bool:
@@ -41,7 +41,7 @@ def is_below(values: SampleArray, bound: float, alpha: float, population: int | 
     """
     capital, total, squares = 0.0, 0.0, 0.0
     for seen, value in enumerate((-values).tolist()):
-        now, earlier, squared = (np.array([one]) for one in (value, total, squares))
+        now, earlier, squared = (np.array([number]) for number in (value, total, squares))
         capital += float(capital_growth(now, earlier, squared, seen, -bound, population)[0])
         total, squares = total + value, squares + value**2
         certain = population is not None and (population - seen - 1) - total < bound * population - 1e-9 * population

@@ -14,7 +14,7 @@ from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.intervals import SampleArray
 
 TOKENS_READ, TOKENS_WRITTEN, ASKED, MS = range(4)
 """The columns of `spent`."""
@@ -46,8 +46,8 @@ class IterativeMethod:
 
 def iterative_methods(comparison: Comparison) -> list[IterativeMethod]:
     """Return the methods whose traces hold the ranking of each iteration for at least one question."""
-    found = (_read_iterative(number, method) for number, method in enumerate(comparison.methods))
-    return [one for one in found if one is not None]
+    read = (_read_iterative(number, method) for number, method in enumerate(comparison.methods))
+    return [method_read for method_read in read if method_read is not None]
 
 
 def _read_iterative(number: int, method: MethodResult) -> IterativeMethod | None:
@@ -56,11 +56,11 @@ def _read_iterative(number: int, method: MethodResult) -> IterativeMethod | None
     A method whose last ranking differs from its answer is not: a reranker passes on the steps of its base.
     """
     answered = {answer.query_id: answer for answer in method.final if answer.error is None}
-    rankings = {id: found for id, answer in answered.items() if (found := _read_rankings(answer.trace))}
-    kept = {id: answered[id] for id in rankings}
-    if not rankings or not all(_matches_answer(answer, rankings[id][-1]) for id, answer in kept.items()):
+    rankings = {id: ranking for id, answer in answered.items() if (ranking := _read_rankings(answer.trace))}
+    ranked = {id: answered[id] for id in rankings}
+    if not rankings or not all(_matches_answer(answer, rankings[id][-1]) for id, answer in ranked.items()):
         return None
-    return IterativeMethod(number, method, kept, rankings, len(answered) - len(kept))
+    return IterativeMethod(number, method, ranked, rankings, len(answered) - len(ranked))
 
 
 def _read_rankings(trace: Sequence[Step]) -> tuple[tuple[str, ...], ...]:
@@ -68,8 +68,8 @@ def _read_rankings(trace: Sequence[Step]) -> tuple[tuple[str, ...], ...]:
     stopped = [step for step in trace if step.index == IF_STOPPED]
     by_iteration = {step.iteration: step.ids for step in stopped}
     wanted = range(1, max((step.iteration for step in trace), default=0) + 1)
-    whole = len(stopped) == len(by_iteration) and by_iteration.keys() == set(wanted)
-    return tuple(by_iteration[n] for n in wanted) if whole else ()
+    complete = len(stopped) == len(by_iteration) and by_iteration.keys() == set(wanted)
+    return tuple(by_iteration[n] for n in wanted) if complete else ()
 
 
 def _matches_answer(answer: MethodAnswer, ranking: Sequence[str]) -> bool:
@@ -85,9 +85,9 @@ def _matches_answer(answer: MethodAnswer, ranking: Sequence[str]) -> bool:
 
 def document(passage_id: str, documents: Container[str]) -> str:
     """Return the document id of a passage id, which is `DOC` or, for a chunk, `DOC#3` (ragindex.corpus.chunking)."""
-    whole, mark, number = passage_id.rpartition("#")
+    of_document, mark, number = passage_id.rpartition("#")
     was_cut = bool(mark) and number.isdecimal() and passage_id not in documents
-    return whole if was_cut else passage_id
+    return of_document if was_cut else passage_id
 
 
 def recalls(iterative: IterativeMethod, comparison: Comparison, ks: Sequence[int]) -> SampleArray:
@@ -128,10 +128,10 @@ def spent(iterative: IterativeMethod) -> SampleArray:
     The columns are input tokens, output tokens, steps in which an LLM wrote, and milliseconds. Steps after the last
     iteration count with it. The steps IF_STOPPED do not count, because they are no work of the method.
     """
-    found = np.zeros((len(iterative.answers), iterative.iterations, 4))
+    costs = np.zeros((len(iterative.answers), iterative.iterations, 4))
     for question, answer in enumerate(iterative.answers.values()):
         for step in answer.trace:
             if step.index != IF_STOPPED:
                 paid = (step.input_tokens, step.output_tokens, step.output_tokens > 0, step.ms)
-                found[question, max(step.iteration, 1) - 1 :] += paid
-    return found
+                costs[question, max(step.iteration, 1) - 1 :] += paid
+    return costs

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from ragindex_eval.metrics.retrieval import ranking
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodAnswer, MethodPair, MethodResult
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.intervals import LEVEL
 
 DRIFT = 2.0  # a smaller factor than this is called neither faster nor slower, however certain it is
 _LOWER_IS_BETTER = (LATENCY, *COSTS)
@@ -52,8 +52,8 @@ def differ_slightly(comparison: Comparison, pair: MethodPair) -> bool:
     """
     if pair.metric != LATENCY or pair.ci95 is None or pair.p_adjusted >= LEVEL:
         return False
-    one, other = (comparison.method(label).latency.total.p50 for label in (pair.a, pair.b))
-    factors = (pair.value, one / other if one and other else 1.0)
+    first, second = (comparison.method(label).latency.total.p50 for label in (pair.a, pair.b))
+    factors = (pair.value, first / second if first and second else 1.0)
     below, above = max(*factors, pair.ci95[1]) < 1, min(*factors, pair.ci95[0]) > 1
     return (below or above) and all(1 / DRIFT < factor < DRIFT for factor in factors)
 
@@ -61,10 +61,10 @@ def differ_slightly(comparison: Comparison, pair: MethodPair) -> bool:
 def _figures_agree(a: MethodResult, b: MethodResult, metric: str, value: float) -> bool:
     """Return whether the figures shown for two methods agree that `a` is better."""
     if metric == LATENCY:
-        one, other = a.latency.total, b.latency.total
-        if one.p50 is None or one.p95 is None or other.p50 is None or other.p95 is None:
+        first, second = a.latency.total, b.latency.total
+        if first.p50 is None or first.p95 is None or second.p50 is None or second.p95 is None:
             return False
-        return max(value, one.p50 / other.p50 if other.p50 else 1.0) <= 1 / DRIFT and one.p95 <= other.p95
+        return max(value, first.p50 / second.p50 if second.p50 else 1.0) <= 1 / DRIFT and first.p95 <= second.p95
     if metric in COSTS:
         spent, others = getattr(a.query_usage, metric), getattr(b.query_usage, metric)
         return spent is not None and others is not None and bool(spent < others)
@@ -91,20 +91,20 @@ def rank_methods(comparison: Comparison, metric: str) -> list[str]:
     return [method.label for method in sorted(measured, key=lambda method: -method.metrics[metric])]
 
 
-def overlap(one: MethodAnswer, other: MethodAnswer, k: int) -> float | None:
+def overlap(first: MethodAnswer, second: MethodAnswer, k: int) -> float | None:
     """Return the Jaccard overlap of the documents of the first k hits of two answers; None if one of them failed."""
-    if one.error is not None or other.error is not None:
+    if first.error is not None or second.error is not None:
         return None
-    a, b = (set(ranking(hit.doc_ids for hit in answer.hits[:k])) for answer in (one, other))
+    a, b = (set(ranking(hit.doc_ids for hit in answer.hits[:k])) for answer in (first, second))
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
 def agreement(comparison: Comparison, k: int) -> Mapping[tuple[str, str], float]:
     """Return the mean overlap of every pair of methods over the questions that both answered."""
-    found = {}
-    for one, other in combinations(comparison.methods, 2):
-        shared = [overlap(a, b, k) for a, b in zip(one.final, other.final, strict=True)]
+    overlaps = {}
+    for first, second in combinations(comparison.methods, 2):
+        shared = [overlap(a, b, k) for a, b in zip(first.final, second.final, strict=True)]
         known = [value for value in shared if value is not None]
         if known:
-            found[one.label, other.label] = sum(known) / len(known)
-    return found
+            overlaps[first.label, second.label] = sum(known) / len(known)
+    return overlaps

@@ -82,23 +82,23 @@ def describe_more_questions(best: str, rivals: Mapping[str, Sequence[float]], me
     power = f"({100 * POWER:.0f} % power)"
     if fewest == inf:
         return _describe_equal_means(best, first, rivals[first], pairs, power)
-    said = (
+    sentence = (
         f"{about_questions(fewest).capitalize()} more question{'' if fewest == 1 else 's'} would show {best} ahead of"
     )
     equal = most == inf  # the means of the two are, so no number of questions would
     also = "" if len(more) == 1 or equal else f", and {about_questions(most)} ahead of {last}"
-    return f"{said} {first}{also}, if the difference stays {power}."
+    return f"{sentence} {first}{also}, if the difference stays {power}."
 
 
 def _describe_equal_means(best: str, rival: str, differences: Sequence[float], pairs: int, power: str) -> str:
     """Say what the difference of two methods may be, and how many more questions would show one that these do not."""
     low, high = map(points, paired_interval(np.array(differences)))
-    said = f"The difference of {best} and {rival} may be {low} to {high} points"
+    sentence = f"The difference of {best} and {rival} may be {low} to {high} points"
     for size in _STATED_DIFFERENCES:
         count = _count_more(differences, pairs, size)
         if count > 1:
-            return f"{said}; {about_questions(count)} more questions would show one of {100 * size:.0f} {power}."
-    return f"{said}."
+            return f"{sentence}; {about_questions(count)} more questions would show one of {100 * size:.0f} {power}."
+    return f"{sentence}."
 
 
 def list_differences(comparison: Comparison, best: str, rival: str, metric: str) -> list[float]:

@@ -12,7 +12,7 @@ import numpy as np
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.finds_nothing import FindsNothing, QuestionShare
 from ragindex_eval.results.model import MethodResult
-from ragindex_eval.stats.resampling import LEVEL, SampleArray
+from ragindex_eval.stats.intervals import LEVEL, SampleArray
 
 FEWEST_OF_EACH = 2
 """Questions that are answerable, and that are not, without which no threshold can be chosen on the others."""
@@ -23,19 +23,19 @@ def measure_finds_nothing(methods: Sequence[MethodResult], gold: Mapping[str, Go
 
     Questions that a method did not answer are left out.
     """
-    found = []
+    measured = []
     for method in methods:
         best = {
             answer.query_id: max((hit.score for hit in answer.hits), default=-np.inf)
             for answer in method.final
             if answer.error is None
         }
-        asked = {id: one for id, one in (gold or {}).items() if id in best}
-        answerable = np.array([best[id] for id, one in asked.items() if one.doc_ids])
-        unanswerable = np.array([best[id] for id, one in asked.items() if not one.answerable])
+        answered = {id: of_query for id, of_query in (gold or {}).items() if id in best}
+        answerable = np.array([best[id] for id, of_query in answered.items() if of_query.doc_ids])
+        unanswerable = np.array([best[id] for id, of_query in answered.items() if not of_query.answerable])
         if min(len(answerable), len(unanswerable)) >= FEWEST_OF_EACH:
-            found.append(_measure(method.label, answerable, unanswerable))
-    return tuple(found)
+            measured.append(_measure(method.label, answerable, unanswerable))
+    return tuple(measured)
 
 
 def _measure(label: str, answerable: SampleArray, unanswerable: SampleArray) -> FindsNothing:

@@ -59,10 +59,10 @@ def _describe_best(comparison: Comparison, ahead: Sequence[str], metric: str) ->
     best, last = ranked[0], ranked[-1]
     highest, lowest = (percent(comparison.method(label).metrics[metric]) for label in (best, last))
     if len(ahead) == len(ranked):
-        said = f"No method can be excluded as the best at {metric} ({judged}): "
+        start = f"No method can be excluded as the best at {metric} ({judged}): "
         if len({method.metrics[metric] for method in comparison.methods}) == 1:
-            return f"{said}all {len(ahead)} score {highest}"
-        return f"{said}{best} scores {highest}, {last} {lowest} ({_difference(comparison, best, last, metric)})"
+            return f"{start}all {len(ahead)} score {highest}"
+        return f"{start}{best} scores {highest}, {last} {lowest} ({_difference(comparison, best, last, metric)})"
     over = f"{_difference(comparison, best, ranked[1], metric)}, over {ranked[1]}"
     if len(ahead) == 1:
         return f"{best} is best at {metric} ({highest}; {over})"
@@ -89,25 +89,25 @@ def _describe_higher_means(comparison: Comparison, ahead: Sequence[str]) -> Iter
             highest = tuple(label for label in ranked if comparison.method(label).metrics[name] == most)
             higher.setdefault(highest, []).append(name)
     if higher:
-        said = (
+        clauses = (
             f"{join_names(labels)} {'have' if len(labels) > 1 else 'has'} the highest {join_names(names)}"
             for labels, names in higher.items()
         )
-        yield f"{'; '.join(said)}."
+        yield f"{'; '.join(clauses)}."
 
 
 def _describe_without_gold(comparison: Comparison) -> str:
     """Describe a comparison without gold: which method is fastest, and which two agree least."""
-    said = "No quality was measured: the questions have no gold documents."
+    sentences = "No quality was measured: the questions have no gold documents."
     ranked = rank_methods(comparison, LATENCY)
     if len(ranked) > 1 and (fastest := _describe_fastest(comparison, ranked)):
-        said += f" {fastest}"
+        sentences += f" {fastest}"
     agreed = agreement(comparison, comparison.ks[0])
     if agreed:
         (a, b), least = min(agreed.items(), key=lambda item: item[1])
         pair = f"{a} and {b} agree least: " if len(agreed) > 1 else f"Of {a} and {b}, "
-        said += f" {pair}{least:.0%} of the documents of their first {comparison.ks[0]} hits are the same."
-    return said
+        sentences += f" {pair}{least:.0%} of the documents of their first {comparison.ks[0]} hits are the same."
+    return sentences
 
 
 # ---------------------------------------------------------------- costs
@@ -119,8 +119,8 @@ def _describe_costs(comparison: Comparison, ahead: Sequence[str]) -> Iterator[st
     The other one is the fastest of those, or else the next best.
     """
     close = list_close_leaders(comparison)
-    if len(close) > 1 and (said := _describe_fastest(comparison, close)):
-        yield said
+    if len(close) > 1 and (sentence := _describe_fastest(comparison, close)):
+        yield sentence
     best, second = rank_methods(comparison, f"R@{comparison.ks[0]}")[:2]
     fastest = _find_fastest(comparison, close)
     other = fastest if fastest not in (None, best) else next((label for label in ahead if label != best), second)
@@ -132,7 +132,8 @@ def _describe_costs(comparison: Comparison, ahead: Sequence[str]) -> Iterator[st
 def _find_fastest(comparison: Comparison, of: Sequence[str]) -> str | None:
     """Return the method that is significantly faster than all others; None if there is none."""
     return next(
-        (one for one in of if all(better(comparison, one, other, LATENCY) for other in of if other != one)), None
+        (label for label in of if all(better(comparison, label, other, LATENCY) for other in of if other != label)),
+        None,
     )
 
 
@@ -152,11 +153,11 @@ def _describe_fastest(comparison: Comparison, of: Sequence[str]) -> str:
 def _format_costs(method: MethodResult) -> str:
     """Format what a question costs, and the index."""
     p50 = method.latency.total.p50
-    asked = [*([] if p50 is None else [f"{short(p50)} ms"]), *_format_usage(method.query_usage, ".5f")]
+    per_question = [*([] if p50 is None else [f"{short(p50)} ms"]), *_format_usage(method.query_usage, ".5f")]
     built = [f"{short(method.index_bytes / 1e6)} MB", *_format_usage(method.index_usage, ".4f")]
     return (
-        f"{join_names(asked)} a question, and {join_names(built)} for its index"
-        if asked
+        f"{join_names(per_question)} a question, and {join_names(built)} for its index"
+        if per_question
         else f"{join_names(built)} for its index"
     )
 

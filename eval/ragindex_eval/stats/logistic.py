@@ -37,9 +37,13 @@ def fit_weights(
     """
     from scipy.optimize import minimize  # takes a second to import
 
-    features = np.concatenate([one.features for one in judged])
-    relevant = np.concatenate([np.array([bool(id) for id in one.relevant], np.float64) for one in judged])
-    share = np.concatenate([np.full(len(one.ids), 1 / max(1, len(one.ids))) for one in judged])
+    features = np.concatenate([judged_question.features for judged_question in judged])
+    relevant = np.concatenate(
+        [np.array([bool(id) for id in judged_question.relevant], np.float64) for judged_question in judged]
+    )
+    share = np.concatenate(
+        [np.full(len(judged_question.ids), 1 / max(1, len(judged_question.ids))) for judged_question in judged]
+    )
     share /= max(share.sum(), 1e-12)
     scale = features.std(axis=0)
     scale[scale == 0] = 1.0
@@ -51,10 +55,10 @@ def fit_weights(
         value = float((share * (np.logaddexp(0, logits) - relevant * logits)).sum() + l2 * (fitted[:-1] ** 2).sum())
         return value, np.append(scaled.T @ errors + 2 * l2 * fitted[:-1], errors.sum())
 
-    bounds = [*((0.0 if one else None, None) for one in increasing), (None, None)]
+    bounds = [*((0.0 if judged_question else None, None) for judged_question in increasing), (None, None)]
     options = {"maxiter": _ITERATIONS}
-    found = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return found.x[:-1] / scale, float(found.x[-1])
+    optimum = minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return optimum.x[:-1] / scale, float(optimum.x[-1])
 
 
 def rank_candidates(judged: JudgedCandidates, weights: Doubles) -> list[int]:

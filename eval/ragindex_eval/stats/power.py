@@ -12,7 +12,7 @@ of the test, corrected for the number of pairs (Bonferroni), and t that of POWER
 import math
 from functools import cache
 
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.intervals import LEVEL
 
 POWER = 0.8
 _MOST = 2**40  # questions; more are called infinitely many

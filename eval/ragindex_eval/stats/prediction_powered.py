@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragindex_eval.results.model import Interval
-from ragindex_eval.stats.mean_intervals import log_odds_interval
-from ragindex_eval.stats.resampling import LEVEL, SampleArray
+from ragindex_eval.stats.intervals import LEVEL, SampleArray, log_odds_interval
 
 FEWEST_JUDGED = 5
 """Questions that a person must have judged before there is an interval."""
@@ -84,8 +83,8 @@ def _cross_fit(human: SampleArray, model: SampleArray, others: SampleArray) -> S
     """Return for each question the weight tuned on the questions of the other folds."""
     folds, weights = np.arange(len(human)) % FOLDS, np.zeros(len(human))
     for fold in range(FOLDS):
-        kept = folds != fold
-        weights[~kept] = tune_weight(human[kept], model[kept], others, len(human))
+        others_folds = folds != fold
+        weights[~others_folds] = tune_weight(human[others_folds], model[others_folds], others, len(human))
     return weights
 
 

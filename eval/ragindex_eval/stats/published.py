@@ -23,7 +23,9 @@ def compare_published(comparison: Comparison, table: PublishedTable, data: str) 
     A condition is what the comparison ran with, not what its settings asked for. No figure is comparable unless every
     stated condition is equal. Methods that the comparison lacks stand in the result as not measured.
     """
-    conditions = tuple(_compare_condition(comparison, *one) for one in table.conditions_on(data).items())
+    conditions = tuple(
+        _compare_condition(comparison, *named_condition) for named_condition in table.conditions_on(data).items()
+    )
     comparable = all(condition.equal for condition in conditions)
     published = table.figures_on(data)
     methods = {method.label: method for method in (*comparison.methods, *comparison.bounds)}

@@ -27,7 +27,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ragindex_eval.stats.resampling import SampleArray
+from ragindex_eval.stats.intervals import SampleArray
 
 DecisionArray: TypeAlias = NDArray[np.bool_]
 
@@ -83,19 +83,19 @@ def run_races(
     left = np.zeros(methods, np.int64) if left is None else left
     capitals = _Capitals.start(races, methods)
     dropped = np.zeros((races, methods), np.int64)
-    accepted, asked, ended = dropped.copy(), dropped.copy(), np.zeros(races, bool)
+    accepted, asked_counts, ended = dropped.copy(), dropped.copy(), np.zeros(races, bool)
     for number in range(1, questions + 1):
         active = (dropped == 0) & ~ended[:, None] & ((left == 0) | (number <= left))
         if not active.any():
             break
         capitals.bet(np.where(active, values[:, number - 1], 0.0), active, number - 1, rules)
-        asked += active
+        asked_counts += active
         if number % rules.block == 0 or number == questions:
             near, far = capitals.rejected(active, rules.alpha)
             dropped[near & active] = number
             accepted[far & active & (accepted == 0)] = number
             ended |= _is_decided((dropped == 0) & ((left == 0) | (number < left)), accepted, order)
-    return Decisions(dropped, accepted, asked, ended)
+    return Decisions(dropped, accepted, asked_counts, ended)
 
 
 def _is_decided(remaining: DecisionArray, accepted: NDArray[np.int64], order: NDArray[np.int64]) -> DecisionArray:
@@ -129,7 +129,8 @@ class _Capitals:
         both = active[:, :, None] & active[:, None, :]
         earlier = self.sums[:, :, None] - self.sums[:, None, :]
         now = values[:, :, None] - values[:, None, :]
-        squares = self._squared_differences()
+        diagonal = np.diagonal(self.products, axis1=1, axis2=2)
+        squares: SampleArray = diagonal[:, :, None] + diagonal[:, None, :] - 2 * self.products
         leads = capital_growth(now, earlier, squares, seen, -rules.delta, rules.population)
         self.pairs += np.where(both, leads, 0.0)
         rival = self._rivals(active)
@@ -161,11 +162,6 @@ class _Capitals:
         everyone = np.arange(sums.shape[1])[None, :]
         rivals: NDArray[np.int64] = np.where(everyone == leader[:, None], second[:, None], leader[:, None])
         return rivals
-
-    def _squared_differences(self) -> SampleArray:
-        diagonal = np.diagonal(self.products, axis1=1, axis2=2)
-        squares: SampleArray = diagonal[:, :, None] + diagonal[:, None, :] - 2 * self.products
-        return squares
 
     def _add_certain(self, both: DecisionArray, seen: int, rules: RaceRules) -> None:
         """Give unlimited capital to bets that the remaining questions cannot lose any more."""

@@ -41,12 +41,12 @@ def group_by_seed(study: Study) -> tuple[SeedGroup, ...]:
     groups: dict[tuple[str, str, str], list[Comparison]] = {}
     for comparison in study.comparisons:
         groups.setdefault((comparison.dataset.fingerprint, comparison.encoder, comparison.store), []).append(comparison)
-    several = [group for group in groups.values() if len({one.seed for one in group}) > 1]
+    several = [group for group in groups.values() if len({member.seed for member in group}) > 1]
     return tuple(
         SeedGroup(
             group[0].dataset.name,
             group[0].encoder,
-            tuple(sorted({one.seed for one in group})),
+            tuple(sorted({member.seed for member in group})),
             tuple(_compute_spreads(group)),
         )
         for group in several
@@ -55,7 +55,7 @@ def group_by_seed(study: Study) -> tuple[SeedGroup, ...]:
 
 def _compute_spreads(group: Sequence[Comparison]) -> Iterator[SeedSpread]:
     for first in group[0].methods:
-        same = [method.metrics for one in group for method in one.methods if method.label == first.label]
+        same = [method.metrics for comparison in group for method in comparison.methods if method.label == first.label]
         for metric in first.metrics:
             values = [metrics[metric] for metrics in same if metric in metrics]
             if len(values) > 1:
@@ -67,5 +67,5 @@ def study_to_json(study: Study) -> dict[str, Any]:
     if len(study.comparisons) == 1:
         return study.comparisons[0].to_json()
     comparisons = [comparison.to_json() for comparison in study.comparisons]
-    spread = [one.to_json() for one in group_by_seed(study)]
+    spread = [group.to_json() for group in group_by_seed(study)]
     return {"schema": RESULT_SCHEMA, "name": study.name, "comparisons": comparisons, "spread": spread}

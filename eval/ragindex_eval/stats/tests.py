@@ -27,11 +27,8 @@ from ragindex_eval.results.model import (
     MethodResult,
     Percentiles,
 )
-from ragindex_eval.stats import resampling
-from ragindex_eval.stats.mean_intervals import mean_interval
+from ragindex_eval.stats.intervals import SampleArray, cost_interval, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
-from ragindex_eval.stats.percentile_bounds import percentile_interval
-from ragindex_eval.stats.resampling import SampleArray
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")
 _MAX_GROUPS = 20  # a breakdown into more groups than a person can read is left out
@@ -97,11 +94,11 @@ def _families(methods: Sequence[MethodResult], ids: Sequence[str]) -> list[tuple
 
     The groups differ because not every question has accepted answers. DR, which no single question has, is left out.
     """
-    found: dict[tuple[str, ...], list[str]] = {}
+    families: dict[tuple[str, ...], list[str]] = {}
     for name in methods[0].metrics if methods else ():
         if defined := tuple(id for id in ids if name in methods[0].per_query[id]):
-            found.setdefault(defined, []).append(name)
-    return [(list(defined), names) for defined, names in found.items()]
+            families.setdefault(defined, []).append(name)
+    return [(list(defined), names) for defined, names in families.items()]
 
 
 def _latency_intervals(method: MethodResult) -> dict[str, Interval]:
@@ -115,7 +112,7 @@ def _cost_intervals(method: MethodResult, seed: int) -> dict[str, Interval]:
     """Return the intervals of mean tokens and money per question."""
     paid = {metric: list(values.values()) for metric, values in method.costs().items() if metric != LATENCY}
     several = {metric: values for metric, values in paid.items() if len(values) > 1 and any(values)}
-    return {metric: resampling.cost_interval(np.array(values), seed) for metric, values in several.items()}
+    return {metric: cost_interval(np.array(values), seed) for metric, values in several.items()}
 
 
 def _table(method: MethodResult, ids: Sequence[str], names: Sequence[str]) -> SampleArray:
@@ -130,7 +127,7 @@ def _groups(kinds: Mapping[str, str], naming: Collection[str]) -> dict[tuple[str
     """
     by_kind = _group_by_value({id: kind or "other" for id, kind in kinds.items()})
     by_hops = _group_by_value(
-        {id: "other" if (found := hops(kind)) is None else str(found) for id, kind in kinds.items()}
+        {id: "other" if (hop_count := hops(kind)) is None else str(hop_count) for id, kind in kinds.items()}
     )
     by_title = _group_by_value({id: NAMED if id in naming else NOT_NAMED for id in kinds})
     same = sorted(by_hops.values()) == sorted(by_kind.values())
@@ -143,26 +140,28 @@ def _groups(kinds: Mapping[str, str], naming: Collection[str]) -> dict[tuple[str
 
 
 def _group_by_value(values: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    ids_by_value: dict[str, list[str]] = {}
     for id, value in values.items():
-        found.setdefault(value, []).append(id)
-    return found
+        ids_by_value.setdefault(value, []).append(id)
+    return ids_by_value
 
 
 def _breakdowns(methods: Sequence[MethodResult], by: str, value: str, ids: Sequence[str]) -> list[Breakdown]:
     """Return the breakdown of one group of questions for each method."""
-    intervals, found = _quality_intervals(methods, ids), []
+    intervals, breakdowns = _quality_intervals(methods, ids), []
     for method, bounds in zip(methods, intervals, strict=True):
         part = _restrict(method, frozenset(ids))
         metrics = means([method.per_query[id] for id in ids])
         bounds = {**bounds, **_latency_intervals(part)}
-        found.append(Breakdown(by, value, len(ids), metrics, bounds, part.latency.total, part.query_usage, part.calls))
-    return found
+        breakdowns.append(
+            Breakdown(by, value, len(ids), metrics, bounds, part.latency.total, part.query_usage, part.calls)
+        )
+    return breakdowns
 
 
 def _restrict(method: MethodResult, ids: Collection[str]) -> MethodResult:
     """Return a method with the answers at the largest k, and the times, of some questions."""
-    answers = {max(method.answers): tuple(one for one in method.final if one.query_id in ids)}
+    answers = {max(method.answers): tuple(answer for answer in method.final if answer.query_id in ids)}
     times = {id: taken for id, taken in method.latency.per_query.items() if id in ids}
     p50, p95 = np.percentile(list(times.values()), (50, 95)).tolist() if times else (None, None)
     latency = replace(method.latency, total=Percentiles(p50, p95), per_query=times)
@@ -182,7 +181,7 @@ def _tables(methods: Sequence[MethodResult]) -> Iterator[tuple[Sequence[str], Sa
         yield names, np.stack([_table(method, ids, names) for method in methods], axis=1)
     every = [method.costs() for method in methods]
     for metric in (LATENCY, *COSTS):
-        costs = [one.get(metric, {}) for one in every]
+        costs = [costs_of.get(metric, {}) for costs_of in every]
         if any(any(cost.values()) for cost in costs):
             values = _align(costs)
             yield [metric], (_logarithms(values) if metric == LATENCY else values)[:, :, None]
@@ -190,8 +189,10 @@ def _tables(methods: Sequence[MethodResult]) -> Iterator[tuple[Sequence[str], Sa
 
 def _align(per_query: Sequence[Mapping[str, float]]) -> SampleArray:
     """Return values by query id as an array of shape (questions, methods), NaN where a method has none."""
-    ids = list(dict.fromkeys(id for one in per_query for id in one))
-    return np.array([[one.get(id, math.nan) for one in per_query] for id in ids]).reshape(len(ids), len(per_query))
+    ids = list(dict.fromkeys(id for scores in per_query for id in scores))
+    return np.array([[scores.get(id, math.nan) for scores in per_query] for id in ids]).reshape(
+        len(ids), len(per_query)
+    )
 
 
 def _logarithms(milliseconds: SampleArray) -> SampleArray:
@@ -210,19 +211,19 @@ def _compare_pairs(
     Pairs without a question that both methods have are left out.
     """
     for metric, name in enumerate(names):
-        for number, (one, other) in enumerate(both):
-            differences = values[:, one, metric] - values[:, other, metric]
+        for number, (first, second) in enumerate(both):
+            differences = values[:, first, metric] - values[:, second, metric]
             shared = differences[~np.isnan(differences)]
             if not len(shared):
                 continue
             value, bounds = float(shared.mean()), None
             if len(shared) > 1:
-                noise = _machine_noise(methods[one], methods[other]) if name == LATENCY else 0.0
+                noise = _machine_noise(methods[first], methods[second]) if name == LATENCY else 0.0
                 bounds = float(tested.low[number, metric]) - noise, float(tested.high[number, metric]) + noise
             if name == LATENCY:
                 value, bounds = math.exp(value), None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
             yield MethodPair(
-                *(methods[one].label, methods[other].label, name, len(shared), value, bounds),
+                *(methods[first].label, methods[second].label, name, len(shared), value, bounds),
                 *(float(p[number, metric]) for p in (tested.p, tested.adjusted)),
             )
 

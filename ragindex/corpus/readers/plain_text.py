@@ -191,10 +191,10 @@ def _count_leading(rows: Sequence[Sequence[str]]) -> int:
     return leading - (leading > 0 and used[leading - 1] > 1 and all(count <= 1 for count in used[: leading - 1]))
 
 
-def _note_lines(numbers: Sequence[int], one: str, more: str) -> list[str]:
+def _note_lines(numbers: Sequence[int], singular: str, plural: str) -> list[str]:
     """Return the note on lines that are not as they should be, if there are any."""
     lines = f"line{'s' * (len(numbers) > 1)} {first_names([f'{number:,}' for number in numbers])}"
-    return [f"{many(len(numbers), one, more)}: {lines}"] if numbers else []
+    return [f"{many(len(numbers), singular, plural)}: {lines}"] if numbers else []
 
 
 def _find_delimiter(lines: Sequence[str]) -> str:

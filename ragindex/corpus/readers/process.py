@@ -161,8 +161,8 @@ def parse_file(
     except DataError as error:
         return {"expected": error.expected, "found": error.found, "line": error.line}
     except MissingExtraError as error:
-        found = f"none: {error}".removesuffix(".")
-        return {"expected": f"an installed reader of {suffix} files", "found": found, "line": None}
+        got = f"none: {error}".removesuffix(".")
+        return {"expected": f"an installed reader of {suffix} files", "found": got, "line": None}
     except UsageError as error:
         return {"usage": str(error)}
     characters = _count_characters(content)

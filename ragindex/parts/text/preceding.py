@@ -48,8 +48,8 @@ class PrecedingTexts:
     def of(self, passages: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return the text before each row of `BuildContext.passages`, empty for the first passage of a document."""
         before = [_find_preceding_id(passage["id"], passage["doc_id"]) for passage in passages]
-        found = self.context.passages(sorted(id for id in before if id)).to_pylist()
-        texts = {one["id"]: one["text"] for one in found}
+        rows = self.context.passages(sorted(id for id in before if id)).to_pylist()
+        texts = {row["id"]: row["text"] for row in rows}
         return [texts.get(id, "") for id in before]
 
 
@@ -97,9 +97,9 @@ class SurroundingTexts:
         places = [None if passage["id"] == passage["doc_id"] else _parse_id(passage["id"]) for passage in passages]
         first = [f"{place[0]}0" if place and place[1] > 0 else "" for place in places]
         before = [f"{place[0]}{place[1] - 1}" if place and place[1] > 1 else "" for place in places]
-        found = self.context.passages(sorted({id for id in (*first, *before) if id})).to_pylist()
-        texts = {one["id"]: one["text"] for one in found}
-        return [(texts.get(one, ""), texts.get(other, "")) for one, other in zip(first, before, strict=True)]
+        rows = self.context.passages(sorted({id for id in (*first, *before) if id})).to_pylist()
+        texts = {row["id"]: row["text"] for row in rows}
+        return [(texts.get(start, ""), texts.get(previous, "")) for start, previous in zip(first, before, strict=True)]
 
 
 def _find_preceding_id(id: str, doc_id: str) -> str:

@@ -12,8 +12,7 @@ from pydantic import Field
 from ragindex._util.canonical import digest
 from ragindex.interfaces import BuildContext, Collection, Part, ReadContext, SearchKind, Uses
 from ragindex.llm.tokens import count_text_tokens
-from ragindex.parts.encoding import encode_records
-from ragindex.parts.records import TEXTS, replace_records
+from ragindex.parts.records import TEXTS, encode_records, replace_records
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
 from ragindex.parts.trees.tree_nodes import Node, passage_order
@@ -100,7 +99,8 @@ class Aggregates(Part[Collection]):
         self, frequent: Mapping[str, list[int]], propositions: Sequence["SourceProposition"]
     ) -> list["Aggregate"]:
         """Return the aggregates, sorted by key and piece; with `dedupe`, equal texts become one under the first key."""
-        spelt = self._spelt(propositions)
+        names = (name for proposition in reversed(propositions) for name in reversed(proposition.entities))
+        spelt = {self.key(name): name for name in names}
         merged: dict[Any, Aggregate] = {}
         for key, places in sorted(frequent.items()):
             for piece, lines in enumerate(self._pieces(places, propositions)):
@@ -114,10 +114,6 @@ class Aggregates(Part[Collection]):
                     members | {place for line in lines for place in line},
                 )
         return list(merged.values())
-
-    def _spelt(self, propositions: Sequence["SourceProposition"]) -> dict[str, str]:
-        names = (name for proposition in reversed(propositions) for name in reversed(proposition.entities))
-        return {self.key(name): name for name in names}
 
     def _pieces(self, places: Sequence[int], propositions: Sequence["SourceProposition"]) -> Iterator[list[list[int]]]:
         """Yield pieces of an aggregate within the token limit.

@@ -21,7 +21,7 @@ from ragindex._util.distribution import require_module
 from ragindex._util.progress import progress_bar
 from ragindex._util.time_limit import require_time
 from ragindex._util.workers import map_in_processes
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.interfaces import Floats
 from ragindex.parts.records import Integers
 
@@ -184,7 +184,16 @@ def _reduce(units: Points, how: Clustering, neighbours: int) -> Points:
     """
     points = principal(units, how.dimensions)
     if how.reduction == "umap" and points.shape[1]:
-        points = _reduce_by_umap(units, how, neighbours)
+        umap = require_module("umap", "umap-learn", "summary_tree(reduction=umap)")
+        reducer = umap.UMAP(
+            n_neighbors=min(max(neighbours, 2), len(units) - 1),
+            n_components=how.dimensions,
+            metric="cosine",
+            random_state=how.seed % 2**32,
+            n_jobs=1,
+            init="spectral" if len(units) > 2 * how.dimensions + 2 else "random",
+        )
+        points = np.asarray(reducer.fit_transform(units), np.float64)
     scale = np.sqrt(points.var(axis=0).mean()) if points.shape[1] else 1.0
     rounded: Points = np.round((points - points.mean(axis=0)) / scale, 6)
     return rounded
@@ -201,20 +210,6 @@ def principal(rows: Points, dimensions: int) -> Points:
     values, axes = eigh(products, subset_by_index=[max(size - dimensions, 0), size - 1])
     components = np.flatnonzero(values > n * _ZERO_VARIANCE)[::-1]
     points: Points = centred @ axes[:, components] if d <= n else axes[:, components] * np.sqrt(values[components])
-    return points
-
-
-def _reduce_by_umap(units: Points, how: Clustering, neighbours: int) -> Points:
-    umap = require_module("umap", "umap-learn", "summary_tree(reduction=umap)")
-    reducer = umap.UMAP(
-        n_neighbors=min(max(neighbours, 2), len(units) - 1),
-        n_components=how.dimensions,
-        metric="cosine",
-        random_state=how.seed % 2**32,
-        n_jobs=1,
-        init="spectral" if len(units) > 2 * how.dimensions + 2 else "random",
-    )
-    points: Points = np.asarray(reducer.fit_transform(units), np.float64)
     return points
 
 

@@ -13,8 +13,7 @@ from ragindex.interfaces import BuildContext, Collection, Floats, Part, ReadCont
 from ragindex.llm.answer_question import build_context
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import AskingPart
-from ragindex.parts.encoding import encode_records
-from ragindex.parts.records import TEXTS, replace_records
+from ragindex.parts.records import TEXTS, encode_records, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
@@ -120,7 +119,9 @@ class SummaryTree(AskingPart[Collection]):
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
         replace_records(records, _build_records(nodes, self.tree, dimensions))
-        context.note(_describe_levels(len(leaves), rounds), detail=True)
+        sizes = [len(level.made) for level in rounds if level.made]
+        above = f"{', '.join(f'{count:,}' for count in sizes)} on the levels above" if sizes else "no level above"
+        context.note(f"{len(leaves):,} leaves; {above}.", detail=True)
         for sentence in _write_notes(rounds, self.partition):
             context.note(sentence)
         if len(nodes) > len(leaves):
@@ -298,12 +299,6 @@ def _build_records(nodes: Sequence[Node], tree: str, dimensions: int) -> Iterato
             "tree": pa.array([node.tree or tree for node in some], pa.string()),
         }
         yield pa.record_batch(columns)
-
-
-def _describe_levels(leaves: int, rounds: Sequence[Round]) -> str:
-    sizes = [len(level.made) for level in rounds if level.made]
-    above = f"{', '.join(f'{count:,}' for count in sizes)} on the levels above" if sizes else "no level above"
-    return f"{leaves:,} leaves; {above}."
 
 
 def _write_notes(rounds: Sequence[Round], partition: int) -> Iterator[str]:

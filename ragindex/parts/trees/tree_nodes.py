@@ -13,8 +13,7 @@ from ragindex.corpus import passage_text
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Collection, Floats, Schema
-from ragindex.parts.encoding import encode_records
-from ragindex.parts.records import DIGEST, TEXTS, encoded_fields, encoded_text
+from ragindex.parts.records import DIGEST, TEXTS, encode_records, encoded_fields, encoded_text
 from ragindex.retrieval.hits import HIT_FIELDS, KEYWORD_FIELDS, STORED_FIELDS, build_filter_fields, text_search_schema
 from ragindex.types import Metadata
 

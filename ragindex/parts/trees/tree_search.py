@@ -163,5 +163,5 @@ def diversify_hits(hits: Sequence[Hit], k: int, weight: float) -> tuple[Hit, ...
     return tuple(chosen)
 
 
-def _compare(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one or other else 0.0
+def _compare(first: frozenset[str], second: frozenset[str]) -> float:
+    return len(first & second) / len(first | second) if first or second else 0.0

@@ -8,7 +8,7 @@ import pyarrow as pa
 import regex
 from pydantic import Field, field_validator
 
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, Schema, SearchKind
+from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, SearchKind
 from ragindex.parts.records import TEXTS, find_record_ids, split_by_size, unit_columns
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triple_json import from_json
@@ -66,11 +66,16 @@ class Triples(Part[Collection]):
 
     def apply(self, change: Change, context: BuildContext) -> None:
         """Replace the triples of the batch's passages. Idempotent: ids are made of passage and position."""
-        records = context.collection("records", _build_schema(context.language))
+        schema = replace(
+            text_search_schema(context.language),
+            stored=(*STORED_FIELDS, "subject", "predicate", "object"),
+            keywords=(*KEYWORD_FIELDS, *KEYS),
+        )
+        records = context.collection("records", schema)
         records.delete(find_record_ids(records, [*change.remove, *change.upsert]))
         extractions: Collection = context.inputs[0]
-        found = extractions.get(list(change.upsert), ("triples",)).to_pylist()
-        triples = [(row["id"], some) for row in found if (some := tuple(dict.fromkeys(from_json(row["triples"]))))]
+        rows_read = extractions.get(list(change.upsert), ("triples",)).to_pylist()
+        triples = [(row["id"], some) for row in rows_read if (some := tuple(dict.fromkeys(from_json(row["triples"]))))]
         if triples:
             passages = {passage["id"]: passage for passage in context.passages(list(change.upsert)).to_pylist()}
             for start, stop in split_by_size([len(some) * len(passages[id]["metadata"]) for id, some in triples]):
@@ -103,11 +108,6 @@ class Triples(Part[Collection]):
 def triple_text(triple: Triple) -> str:
     """Return subject, predicate and object, joined by spaces."""
     return f"{triple.subject} {triple.predicate} {triple.object}"
-
-
-def _build_schema(language: str) -> Schema:
-    stored, keywords = (*STORED_FIELDS, "subject", "predicate", "object"), (*KEYWORD_FIELDS, *KEYS)
-    return replace(text_search_schema(language), stored=stored, keywords=keywords)
 
 
 def triple_id(passage_id: str, number: int) -> str:

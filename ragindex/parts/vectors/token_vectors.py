@@ -8,15 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex._util.progress import progress_bar
 from ragindex.encoders import local_models
-from ragindex.encoders.common import PROBE
-from ragindex.encoders.local_models import resolve_revision
-from ragindex.encoders.model_hub import hub_contacts, list_model_folders
+from ragindex.encoders.vectors import PROBE
 from ragindex.errors import DamagedError, UsageError
 from ragindex.index import versioned_files
 from ragindex.interfaces import (
@@ -32,12 +30,18 @@ from ragindex.interfaces import (
     TokenEncoder,
     Uses,
 )
-from ragindex.parts.encoding import TOKENS, count_record_tokens, note_unread
-from ragindex.parts.records import Doubles, Integers, encoded_fields, encoded_text
+from ragindex.parts.records import (
+    TOKENS,
+    Doubles,
+    Integers,
+    count_record_tokens,
+    encoded_fields,
+    encoded_text,
+    note_unread,
+)
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors import quantized_tokens
 from ragindex.parts.vectors.quantized_tokens import QuantizedRows, RecordRows
-from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import PartField
 
 SEGMENT_SCHEMA = Schema(stored=("segment", "digest"), numbers=("average", "start", "count", "tokens"))
@@ -83,7 +87,11 @@ class TokenVectors(Part["TokenIndex"]):
         _delete_damaged(records, context)
         for rows in _find_changed(context.inputs[0], records):
             texts = rows.column("text").to_pylist()
-            rows = rows.append_column(TOKENS, pa.array(self._count_tokens(texts, context), pa.float64()))
+            limited = "encoder" in self.uses and context.encoder.max_tokens is not None
+            rows = rows.append_column(
+                TOKENS,
+                pa.array(count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts), pa.float64()),
+            )
             vectors, failures = _encode_each(texts, self.coding(context))
             for row in failures:
                 context.failed(rows.column("id")[row].as_py(), "the encoder gives NaN or infinity.")
@@ -116,10 +124,6 @@ class TokenVectors(Part["TokenIndex"]):
         averages = quantized_tokens.gather_averages(files, stored_records.places, stored_records.averages)
         return TokenIndex(stored_records.ids, rows, files, stored_records.places, averages, self.coding(context))
 
-    def _count_tokens(self, texts: Sequence[str], context: BuildContext) -> list[float]:
-        limited = "encoder" in self.uses and context.encoder.max_tokens is not None
-        return count_record_tokens(texts, context.encoder) if limited else [0.0] * len(texts)
-
     def coding(self, context: PartContext) -> local_models.TokenCoding:
         """Return the encoder that turns texts into token vectors.
 
@@ -128,7 +132,7 @@ class TokenVectors(Part["TokenIndex"]):
         return _OfEncoder(context.encoder)
 
 
-class MultiVectors(TokenVectors):
+class MultiVectors(local_models.LocalModelPlugin, TokenVectors):
     """Token vectors by a late-interaction model of their own: a folder, or a name on the Hugging Face hub.
 
     Any model that sentence-transformers opens as a MultiVectorEncoder can be used, such as the ColBERT
@@ -136,24 +140,8 @@ class MultiVectors(TokenVectors):
     files in a folder, computed if it is not given.
     """
 
-    argument: ClassVar[str] = "model"
     uses: ClassVar[Uses] = frozenset()
     model: str = Field(description="Late-interaction model: a folder, or a name on the Hugging Face hub.")
-    revision: str = Field(default="", description="Hash of the model's files. Default: computed from the folder.")
-    device: str = Field(default="auto", description="auto (a GPU where there is one), cpu, cuda or mps.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named_by_its_files(cls, values: Any) -> Any:
-        return resolve_revision(values)
-
-    def contacts(self) -> tuple[Contact, ...]:
-        """Return the hub, if the model is not on this machine."""
-        return hub_contacts(self.model, self.revision)
-
-    def model_folders(self) -> tuple[str, ...]:
-        """Return the model's folder, if it is given by its path."""
-        return list_model_folders(self.model)
 
     def coding(self, context: PartContext) -> local_models.TokenCoding:
         """Return the model, loaded once per process."""

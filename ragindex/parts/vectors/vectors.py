@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Field
 
 from ragindex.filters import Filter, Overlaps
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, SearchKind, Uses
-from ragindex.parts.encoding import count_record_tokens, note_unread, token_fields
-from ragindex.parts.records import encoded_fields, encoded_text
+from ragindex.parts.records import count_record_tokens, encoded_fields, encoded_text, note_unread, token_fields
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField
 from ragindex.stores.records import LARGE_STRING, widen

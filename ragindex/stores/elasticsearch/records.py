@@ -132,17 +132,14 @@ def _build_column(rows: Sequence[RecordFields], name: str, schema: Schema) -> pa
     if name == "id":
         return pa.array([row["id"] for row in rows], pa.string())
     if name == "vector":
-        return _build_vector_column(rows, schema.dimensions or 0)
+        dimensions = schema.dimensions or 0
+        matrix = np.zeros((len(rows), dimensions), dtype=np.float32)
+        for number, row in enumerate(rows):
+            if "vector" in row:
+                matrix[number] = row["vector"]
+        return pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), dimensions)
     values = [row.get("record", {}).get(column_name(name)) for row in rows]
     if name in schema.numbers:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())
     lists = name in schema.keywords or name.startswith("meta.")
     return pa.array(values, pa.list_(pa.string()) if lists else pa.string())
-
-
-def _build_vector_column(rows: Sequence[RecordFields], dimensions: int) -> pa.Array:
-    matrix = np.zeros((len(rows), dimensions), dtype=np.float32)
-    for number, row in enumerate(rows):
-        if "vector" in row:
-            matrix[number] = row["vector"]
-    return pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), dimensions)

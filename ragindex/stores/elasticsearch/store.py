@@ -191,8 +191,8 @@ class ElasticsearchStore(Store):
         generations = self._generations(name)
         return indices.read_generation_version(self.server, generations[-1]) if generations else None
 
-    def clean(self, name: str, kept: Set[int]) -> None:
-        """Delete finished states not in `kept` a day after their replacement, and unfinished states of dead writers."""
+    def clean(self, name: str, pinned: Set[int]) -> None:
+        """Delete finished states not in `pinned` a day after their replacement, and unfinished ones of dead writers."""
         generations = self._generations(name)
         limit = time.time() - _KEEP
         indices.delete_indices(
@@ -200,7 +200,7 @@ class ElasticsearchStore(Store):
             [
                 generation
                 for generation in generations[:-1]
-                if not (generation.sealed and int(generation.sealed["version"]) in kept)
+                if not (generation.sealed and int(generation.sealed["version"]) in pinned)
                 and _find_replacement_time(generation, generations) <= limit
             ],
         )

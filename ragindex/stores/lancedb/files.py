@@ -183,9 +183,9 @@ def list_text_indexes(version: Version) -> list[IndexInfo]:
 # ---------------------------------------------------------------- sizes and removal
 
 
-def list_needed_files(folder: Path, kept: Iterable[Version]) -> dict[Path, int]:
-    """Return the files that the versions `kept` need, with their sizes in bytes."""
-    versions = list(kept)
+def list_needed_files(folder: Path, pinned: Iterable[Version]) -> dict[Path, int]:
+    """Return the files that the versions `pinned` need, with their sizes in bytes."""
+    versions = list(pinned)
     return {
         path: _measure_entry(path)
         for path in _list_entries(folder)
@@ -193,17 +193,17 @@ def list_needed_files(folder: Path, kept: Iterable[Version]) -> dict[Path, int]:
     }
 
 
-def remove_other_versions(folder: Path, kept: Set[int], rows: int) -> None:
-    """Remove all versions except `kept`, and the files that no kept version needs.
+def remove_other_versions(folder: Path, pinned: Set[int], rows: int) -> None:
+    """Remove all versions except `pinned`, and the files that no pinned version needs.
 
     The caller holds the writer's lease, so no write is in progress. `rows` is the number of records that LanceDB counts
     in the newest kept version. Raises ValueError before anything is removed if the manifests disagree with it.
     """
     versions = read_versions(folder)
-    missing = sorted(kept - versions.keys())
-    if missing or not kept:
+    missing = sorted(pinned - versions.keys())
+    if missing or not pinned:
         raise ValueError(f"{folder.stem} has no version {missing or 'to keep'}")
-    keeping = [versions[number] for number in sorted(kept)]
+    keeping = [versions[number] for number in sorted(pinned)]
     _check_newest(folder, keeping[-1], rows)
     for path in _list_entries(folder):
         if not any(version.needs(path) for version in keeping):

@@ -130,12 +130,12 @@ class LanceStore(Store):
         while (table := next(tables, None)) is not None:
             yield table.rename_columns([field_name(name) for name in table.column_names])
 
-    def clean(self, name: str, kept: Set[int]) -> None:
-        """Remove all versions except `kept` and the newest, with the files that only they need."""
+    def clean(self, name: str, pinned: Set[int]) -> None:
+        """Remove all versions except `pinned` and the newest, with the files that only they need."""
         with wrap_engine_errors(f"clean the collection {name}"):
             folder = self.database.place(name)
             versions = files.read_versions(folder)
-            wanted = {max(versions), *(kept & versions.keys())}
+            wanted = {max(versions), *(pinned & versions.keys())}
             wanted |= {index.made_from for number in wanted for index in files.list_text_indexes(versions[number])}
             if versions.keys() - wanted:
                 files.remove_other_versions(folder, wanted, wait(_count_newest(self.database.connection, name)))

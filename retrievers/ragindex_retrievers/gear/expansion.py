@@ -123,14 +123,11 @@ class TripleReader:
             if key in self.done:
                 step["note"] = "These passages were read before, in this or another order."
             else:
-                self.done[key] = self._ask(question, passages, memory)
+                shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
+                given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
+                self.done[key] = self.llm.run(READ, given).kept()
             step["ids"], step["triples"] = tuple(hit.id for hit in passages), self.done[key]
         return self.done[key]
-
-    def _ask(self, question: str, passages: Sequence[Hit], memory: Sequence[Triple]) -> tuple[Triple, ...]:
-        shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
-        given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
-        return self.llm.run(READ, given).kept()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import regex
 
-from ragindex.encoders.common import normalize_rows
+from ragindex.encoders.vectors import normalize_rows
 from ragindex.interfaces import Floats, TokenEmbeddings
 from ragindex.parts.records import Integers
 from ragindex.types import Span
@@ -244,7 +244,7 @@ def _choose_partial(
         )
         for (key, inverse), id in zip(stated.sides, stated.partials, strict=True)
     ]
-    return max(both, key=lambda one: one.score)
+    return max(both, key=lambda scored: scored.score)
 
 
 def _match_entities(keys: Sequence[str], inputs: ScoringInput, stored: NameTable) -> dict[str, NameMatch]:

@@ -199,7 +199,13 @@ class LinkLookups:
 
     def _count_mentions(self, keys: Sequence[str], around: Around) -> tuple[_NameUses, set[str]]:
         """Return what mentions each of `keys`, and which runs of words in `around` are names."""
-        runs = {run for found in around.values() for places in found.values() for place in places for run in place}
+        runs = {
+            run
+            for occurrences in around.values()
+            for places in occurrences.values()
+            for place in places
+            for run in place
+        }
         requests = [self._ask_mentions(key, ("doc_ids",)) for key in keys]
         requests.append(FilterQuery(Terms(self._keys, tuple(sorted(runs))), _MOST_HOLDERS, (self._keys,)))
         results = self.records.search(requests)

@@ -124,10 +124,10 @@ def _choose_drafts(candidates: Sequence[DraftCandidate], count: int, used: Count
 
 def _alternate_kinds(candidates: Sequence[DraftCandidate]) -> list[DraftCandidate]:
     """Sort candidates by form, and within a form alternate between the kinds of answers."""
-    found: list[DraftCandidate] = []
+    alternated: list[DraftCandidate] = []
     for form in sorted({form for form, _, _ in candidates}):
         of_form = [candidate for candidate in candidates if candidate[0] == form]
         kinds = sorted({kind for _, kind, _ in of_form})
-        columns = [[one for one in of_form if one[1] == kind] for kind in kinds]
-        found += [one for row in zip_longest(*columns) for one in row if one is not None]
-    return found
+        columns = [[draft for draft in of_form if draft[1] == kind] for kind in kinds]
+        alternated += [draft for row in zip_longest(*columns) for draft in row if draft is not None]
+    return alternated

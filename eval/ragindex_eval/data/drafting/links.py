@@ -41,11 +41,11 @@ def link_passages(
         if len(document[1]) in _SHARED_COUNTS
     ]
     for name, documents in shared[:_MAX_NAMES]:
-        held = [passages[number] for number in documents.values()]
-        for passage in held:
+        chosen = [passages[number] for number in documents.values()]
+        for passage in chosen:
             close.setdefault(passage.id, parse_passage(passage, english))
-        pairs = permutations([close[passage.id] for passage in held], 2)
-        candidates += _select_best([made for pair in pairs for made in _link_pair(name, *pair)])
+        pairs = permutations([close[passage.id] for passage in chosen], 2)
+        candidates += _select_best([candidate for pair in pairs for candidate in _link_pair(name, *pair)])
         if len(candidates) >= enough:
             break
     return candidates
@@ -53,23 +53,27 @@ def link_passages(
 
 def _select_best(candidates: Sequence[DraftCandidate]) -> list[DraftCandidate]:
     """Return at most two candidates of a name: per pair of documents the one with the best form, in one direction."""
-    found: dict[frozenset[str], DraftCandidate] = {}
+    best: dict[frozenset[str], DraftCandidate] = {}
     for candidate in sorted(candidates, key=lambda candidate: candidate[0]):
-        found.setdefault(frozenset(candidate[2].documents), candidate)
-    return list(found.values())[:2]
+        best.setdefault(frozenset(candidate[2].documents), candidate)
+    return list(best.values())[:2]
 
 
 def _collect_names(read: Iterable[ParsedPassage]) -> list[str]:
     """Return the subjects and mentions of the clauses that have several words, are quoted, or are a title."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for each in read:
         subjects = {_strip_subject(clause.subject): clause.topic.title for clause in each.clauses if clause.known}
-        found |= {name: None for name, title in subjects.items() if " " in name or name == title}
+        names |= {name: None for name, title in subjects.items() if " " in name or name == title}
         texts = (*(clause.rest for clause in each.clauses), *each.sentences)
         named = (mention for text in texts for mention in list_mentions(text) if mention.kind == "name")
-        found |= {one.text: None for one in named if one.quoted or (" " in one.text and one.start)}
+        names |= {
+            passage_mention.text: None
+            for passage_mention in named
+            if passage_mention.quoted or (" " in passage_mention.text and passage_mention.start)
+        }
     return [
-        name for name in found if name != name.lower() or not name.isascii() if len(_find_words(name)) in range(1, 9)
+        name for name in names if name != name.lower() or not name.isascii() if len(_find_words(name)) in range(1, 9)
     ]
 
 
@@ -80,15 +84,23 @@ def _link_pair(name: str, first: ParsedPassage, second: ParsedPassage) -> list[D
     candidates: list[DraftCandidate] = []
     unknown = next((letter for letter in "XYZ" if letter not in _find_words(first.passage.text)), "?")
     facts = list(islice(_list_facts(name, unknown, second), _MAX_STATEMENTS))
-    for said, subject, sentence in islice(_list_statements(name, unknown, first), _MAX_STATEMENTS if facts else 0):
+    for statement, subject, sentence in islice(_list_statements(name, unknown, first), _MAX_STATEMENTS if facts else 0):
         if subject and subject in second.passage.text:
             continue
         for fact in facts:
-            asked = fact.about(unknown)
-            told = tells(f"{said} {asked}", name) or tells(said, fact.answer) or fact.answer in first.passage.text
-            if not told and not _is_repeated(said, asked) and _is_same_place(name, (sentence, fact.sentence)):
+            question = fact.about(unknown)
+            gives_away = (
+                tells(f"{statement} {question}", name)
+                or tells(statement, fact.answer)
+                or fact.answer in first.passage.text
+            )
+            if (
+                not gives_away
+                and not _is_repeated(statement, question)
+                and _is_same_place(name, (sentence, fact.sentence))
+            ):
                 documents = (first.passage.doc_id, second.passage.doc_id)
-                draft = Draft(f"{said} {asked}", fact.answer, documents, "two", (sentence, fact.sentence))
+                draft = Draft(f"{statement} {question}", fact.answer, documents, "two", (sentence, fact.sentence))
                 candidates.append((fact.form, fact.kind, draft))
     return candidates
 
@@ -96,8 +108,8 @@ def _link_pair(name: str, first: ParsedPassage, second: ParsedPassage) -> list[D
 def _list_statements(name: str, unknown: str, read: ParsedPassage) -> Iterator[tuple[str, str, str]]:
     """Yield what the passage says about `name`, replaced by the unknown: (text, its subject, the sentence)."""
     for clause in read.clauses:
-        if name in clause.rest and (said := _write_statement(clause, name, unknown)) is not None:
-            yield said, _strip_subject(clause.subject), clause.sentence
+        if name in clause.rest and (statement := _write_statement(clause, name, unknown)) is not None:
+            yield statement, _strip_subject(clause.subject), clause.sentence
     for sentence in read.sentences:
         if name in sentence and len(sentence.split()) <= _MAX_WORDS:
             yield sentence.replace(name, unknown), "", sentence
@@ -107,8 +119,8 @@ def _list_facts(name: str, unknown: str, read: ParsedPassage) -> Iterator[Clause
     """Yield what can be asked about `name`: questions about it, and questions for the subject it belongs to."""
     yield from (question for question in read.questions if question.known and _strip_subject(question.subject) == name)
     for clause in read.clauses:
-        if name in clause.rest and (made := _ask_for_subject(clause, name, unknown)) is not None:
-            yield made
+        if name in clause.rest and (fact := _ask_for_subject(clause, name, unknown)) is not None:
+            yield fact
     for sentence in read.sentences:
         if name in sentence:
             gaps = make_gaps(sentence.replace(name, unknown))
@@ -129,20 +141,20 @@ def _find_documents(passages: Sequence[Passage], names: Iterable[str]) -> Mappin
     The search for a name stops at one document more than may share it.
     """
     beginnings: dict[str, list[tuple[list[str], str]]] = {}
-    found: dict[str, dict[str, int]] = {}
+    documents: dict[str, dict[str, int]] = {}
     for name in names:
         words = _find_words(name)
         beginnings.setdefault(words[0], []).append((words, name))
-        found[name] = {}
+        documents[name] = {}
     with progress_bar("looking names up", len(passages)) as advance:
         for number, passage in enumerate(passages):
             words = _find_words(f"{passage.title}\n{passage.text}")
             for at, word in enumerate(words):
                 for wanted, name in beginnings.get(word, ()):
-                    if len(found[name]) < _SHARED_COUNTS.stop and words[at : at + len(wanted)] == wanted:
-                        found[name].setdefault(passage.doc_id, number)
+                    if len(documents[name]) < _SHARED_COUNTS.stop and words[at : at + len(wanted)] == wanted:
+                        documents[name].setdefault(passage.doc_id, number)
             advance(1)
-    return found
+    return documents
 
 
 # ---------------------------------------------------------------- statements and questions
@@ -152,8 +164,8 @@ def _write_statement(clause: Clause, name: str, unknown: str, *, short: bool = F
     """Return the clause with `name` replaced by `unknown`; None if that is no sentence of its own."""
     start = f" {clause.rest}".find(f" {name}")
     before, after = clause.rest[: max(0, start)], clause.rest[start + len(name) :]
-    whole = start > 0 and NAME_ENDS.match(after) and not regex.search(r"(?r)(?:[\p{Lu}\p{N}][^ ]*|-) $", before)
-    if not whole or not clause.known or name in clause.subject or name in after:
+    is_whole = start > 0 and NAME_ENDS.match(after) and not regex.search(r"(?r)(?:[\p{Lu}\p{N}][^ ]*|-) $", before)
+    if not is_whole or not clause.known or name in clause.subject or name in after:
         return None
     for rest in (tail_of(after),) if short else (after, tail_of(after)):
         text = f"{capital(clause.subject)} {regex.sub('(?:^| )the $', ' ', before)}{unknown}{rest}."
@@ -170,10 +182,10 @@ _PERSON = regex.compile(
 
 def _ask_for_subject(clause: Clause, name: str, unknown: str) -> ClauseQuestion | None:
     """Ask for the subject: `X was founded in Ohio` → `What was founded in Y?`, where Y replaces the `name` Ohio."""
-    said = _write_statement(clause, name, unknown, short=True)
-    if said is None:
+    statement = _write_statement(clause, name, unknown, short=True)
+    if statement is None:
         return None
-    rest = said.removeprefix(capital(clause.subject)).strip(" .")
+    rest = statement.removeprefix(capital(clause.subject)).strip(" .")
     is_a = regex.match(r"(is|was) an? (.*)", rest)
     if runs_on(rest) or len(rest.split()) < (7 if is_a else 4):
         return None
@@ -204,14 +216,14 @@ def _is_same_place(name: str, sentences: tuple[str, str]) -> bool:
 
     The name after a comma tells counties of one name apart.
     """
-    found = [regex.search(rf"{regex.escape(name)}, ({NAME})", sentence) for sentence in sentences]
-    places = {match[1] if match else "" for match in found}
+    matches = [regex.search(rf"{regex.escape(name)}, ({NAME})", sentence) for sentence in sentences]
+    places = {match[1] if match else "" for match in matches}
     return len(places) == 1 if _SHARED_NAME.search(name) else len(places - {""}) < 2
 
 
-def _is_repeated(said: str, asked: str) -> bool:
+def _is_repeated(statement: str, question: str) -> bool:
     """Return whether the question asks for what is said already: then the first document would be an answer too."""
-    return set(split_words(asked)) - {"who", "which", "what", "is", "was", "the"} <= set(split_words(said)) | {
+    return set(split_words(question)) - {"who", "which", "what", "is", "was", "the"} <= set(split_words(statement)) | {
         "a",
         "an",
     }

@@ -43,15 +43,15 @@ class ParsedPassage:
 
 def parse_passages(passages: Sequence[Passage], order: Sequence[int], most: int, english: bool) -> list[ParsedPassage]:
     """Parse at most `most` of the passages, in the given order, until they exceed a total number of characters."""
-    found: list[ParsedPassage] = []
+    parsed: list[ParsedPassage] = []
     characters = 0
     for number in order[:most]:
         passage = passages[number]
         characters += len(passage.text)
-        if characters > _MOST_CHARACTERS and found:
+        if characters > _MOST_CHARACTERS and parsed:
             break
-        found.append(parse_passage(passage, english))
-    return found
+        parsed.append(parse_passage(passage, english))
+    return parsed
 
 
 def parse_passage(passage: Passage, english: bool) -> ParsedPassage:
@@ -68,20 +68,20 @@ def parse_passage(passage: Passage, english: bool) -> ParsedPassage:
     )
 
 
-def _parse_clauses(title: str, said: Sequence[str]) -> Iterator[Clause]:
-    about, previous = find_topic(title, said), ""
-    for sentence in said:
+def _parse_clauses(title: str, sentences: Sequence[str]) -> Iterator[Clause]:
+    about, previous = find_topic(title, sentences), ""
+    for sentence in sentences:
         parsed = parse_clause(sentence, about, previous)
         previous = parsed.subject if parsed else ""
         if parsed is not None:
             yield parsed
 
 
-def _ask_rare_words(title: str, said: Sequence[str]) -> tuple[ClauseQuestion, ...]:
+def _ask_rare_words(title: str, sentences: Sequence[str]) -> tuple[ClauseQuestion, ...]:
     """Return gap questions for two of the longer words that occur once, for a passage without other questions."""
-    counts = Counter(word for sentence in said for word in _RARE_WORD.findall(sentence))
+    counts = Counter(word for sentence in sentences for word in _RARE_WORD.findall(sentence))
     questions: list[ClauseQuestion] = []
-    for sentence in said:
+    for sentence in sentences:
         words = [word for word in _RARE_WORD.findall(sentence) if counts[word] == 1]
         if words and len(questions) < 2 and 6 <= len(sentence.split()) <= 25 and not regex.search(r"[;:=/]", sentence):
             questions.append(missing_word(sentence, max(words, key=lambda word: (len(word), word)), title))

@@ -146,17 +146,17 @@ def draft_questions(clause: Clause) -> Iterator[ClauseQuestion]:
     yield from _ask_what(clause)
     for mention in list_mentions(clause.rest):
         before, after = clause.rest[: mention.start], clause.rest[mention.end :]
-        made = _ask_mention(clause, mention, before, after)
-        if made is not None and fair(made, clause):
-            yield made
+        question = _ask_mention(clause, mention, before, after)
+        if question is not None and fair(question, clause):
+            yield question
 
 
 def _ask_mention(clause: Clause, mention: Mention, before: str, after: str) -> ClauseQuestion | None:
     forms = {"date": _ask_date, "year": _ask_date, "number": _ask_number, "name": _ask_name}
-    found = forms[mention.kind](clause, mention, before, after) or _ask_gap(clause, mention, before, after)
-    if found is None:
+    form_of_text = forms[mention.kind](clause, mention, before, after) or _ask_gap(clause, mention, before, after)
+    if form_of_text is None:
         return None
-    text, form = found
+    text, form = form_of_text
     return ClauseQuestion(text, mention.text, mention.kind, form, clause.subject, clause.sentence, clause.known)
 
 
@@ -168,9 +168,9 @@ def fair(question: ClauseQuestion, clause: Clause) -> bool:
     if not is_balanced(question.text):
         return False
     words, answer = split_words(question.about(clause.subject)), split_words(question.answer)
-    held = [answer, *([word] for word in answer if question.kind == "name" and len(word) > 3)]
-    told = any(f" {' '.join(one)} " in f" {' '.join(words)} " for one in held)
-    return not told and len(words) <= MOST_WORDS and len(question.answer) <= _LONGEST_ANSWER
+    forbidden = [answer, *([word] for word in answer if question.kind == "name" and len(word) > 3)]
+    gives_away = any(f" {' '.join(phrase)} " in f" {' '.join(words)} " for phrase in forbidden)
+    return not gives_away and len(words) <= MOST_WORDS and len(question.answer) <= _LONGEST_ANSWER
 
 
 def split_words(text: str) -> list[str]:
@@ -185,10 +185,12 @@ def _ask_date(clause: Clause, mention: Mention, before: str, after: str) -> tupl
     preposition = _WHEN.search(before)
     if preposition is None or regex.match(r"\s?(?:[-–]|(?:and|to|until|or) \d)", after):
         return None
-    kept = before[: preposition.start()].strip()
+    phrase = before[: preposition.start()].strip()
     which = _choose_which(mention, preposition[1])
-    asked = "When" if preposition[1] in ("in", "on", "") else f"{preposition[1].capitalize()} {which}"
-    return _front_question(clause, asked, kept, tail_of(after)) or _ask_in_place(clause, f"{before}{which}", after)
+    question_word = "When" if preposition[1] in ("in", "on", "") else f"{preposition[1].capitalize()} {which}"
+    return _front_question(clause, question_word, phrase, tail_of(after)) or _ask_in_place(
+        clause, f"{before}{which}", after
+    )
 
 
 def _choose_which(mention: Mention, preposition: str) -> str:
@@ -201,24 +203,24 @@ def _choose_which(mention: Mention, preposition: str) -> str:
     )
 
 
-def _front_question(clause: Clause, asked: str, kept: str, tail: str) -> tuple[str, int] | None:
+def _front_question(clause: Clause, question_word: str, phrase: str, tail: str) -> tuple[str, int] | None:
     """Move the question word to the front: `was founded` → `When was X founded`; `died` → `When did X die`.
 
     Return None if the words are more than one clause.
     """
-    match = _PARTICIPLE_PHRASE.fullmatch(kept)
-    kept = f"was {match[1]}" if match else kept
-    if not clause.known or not kept or runs_on(kept):
+    match = _PARTICIPLE_PHRASE.fullmatch(phrase)
+    phrase = f"was {match[1]}" if match else phrase
+    if not clause.known or not phrase or runs_on(phrase):
         return None
-    be = _BE.match(f"{kept} ")
-    if be is not None and kept[be.end() :].strip():
+    be = _BE.match(f"{phrase} ")
+    if be is not None and phrase[be.end() :].strip():
         auxiliary, _, more = be[1].partition(" ")
-        words = f"{more} {kept[be.end() :]}".strip(" ,")
-        return f"{asked} {auxiliary} {SLOT} {words}{tail}?", REAL
-    verb, _, words = kept.partition(" ")
+        words = f"{more} {phrase[be.end() :]}".strip(" ,")
+        return f"{question_word} {auxiliary} {SLOT} {words}{tail}?", REAL
+    verb, _, words = phrase.partition(" ")
     if verb in _BASE and verb not in ("had", "has"):
         did = "does" if verb in _PRESENT else "did"
-        return f"{asked} {did} {SLOT} {f'{_BASE[verb]} {words}'.strip(' ,')}{tail}?", REAL
+        return f"{question_word} {did} {SLOT} {f'{_BASE[verb]} {words}'.strip(' ,')}{tail}?", REAL
     return None
 
 
@@ -226,12 +228,12 @@ def _ask_number(clause: Clause, mention: Mention, before: str, after: str) -> tu
     unit = _PLURAL.match(after)
     if unit is None or _NO_COUNT.search(before):
         return None
-    asked, tail = f"how many {unit[1]}", after[unit.end() :]
+    question, tail = f"how many {unit[1]}", after[unit.end() :]
     verb = _LESS_THAN.sub("", before).strip()
     if clause.known and verb in _BASE:
         did = "does" if verb in _PRESENT else "did"
-        return f"H{asked[1:]} {did} {SLOT} {_BASE[verb]}{tail_of(tail)}?", REAL
-    return _ask_in_place(clause, before + asked, tail)
+        return f"H{question[1:]} {did} {SLOT} {_BASE[verb]}{tail_of(tail)}?", REAL
+    return _ask_in_place(clause, before + question, tail)
 
 
 def _ask_name(clause: Clause, mention: Mention, before: str, after: str) -> tuple[str, int] | None:
@@ -254,8 +256,8 @@ def _ask_definition(clause: Clause) -> Iterator[ClauseQuestion]:
         return
     predicate = the[2][: clause_end(the[2])]
     if 4 <= len(predicate.split()) <= 20 and regex.search(r"\p{Lu}", predicate):
-        asked = "Who" if clause.person else "What"
-        text = f"{asked} {the[1]} {predicate.rstrip(' ,')}?"
+        question_word = "Who" if clause.person else "What"
+        text = f"{question_word} {the[1]} {predicate.rstrip(' ,')}?"
         question = ClauseQuestion(text, clause.subject.removeprefix("the "), "name", REAL, "", clause.sentence)
         if fair(question, clause):
             yield question
@@ -284,8 +286,8 @@ def _ask_in_place(clause: Clause, until: str, after: str) -> tuple[str, int] | N
     """Return the sentence up to the question word and its tail, with the passage's title if the subject is unknown."""
     if runs_on(until):
         return None
-    asked = f"{SLOT} {until.strip()}{tail_of(after)}"
-    return (f"{asked}?", IN_PLACE) if clause.known else (f"{asked}{_cite_title(clause.topic)}?", LOOSE)
+    question = f"{SLOT} {until.strip()}{tail_of(after)}"
+    return (f"{question}?", IN_PLACE) if clause.known else (f"{question}{_cite_title(clause.topic)}?", LOOSE)
 
 
 def _cite_title(about: PassageTopic) -> str:
@@ -306,11 +308,11 @@ def _ask_gap(clause: Clause, mention: Mention, before: str, after: str) -> tuple
 
 def _is_whole_name(mention: Mention, before: str, after: str) -> bool:
     """Return whether a name is complete and not part of a list."""
-    whole = not regex.search(r"(?r)(?:[\p{Lu}\p{N}][^ ]*|-) ?$", before) and not regex.match(
+    is_whole = not regex.search(r"(?r)(?:[\p{Lu}\p{N}][^ ]*|-) ?$", before) and not regex.match(
         r"[-’']| [\p{Lu}\p{N}]", after
     )
     listed = before.rstrip().endswith((",", "and", "or")) or regex.match(r",? (?:and|or) |, \p{Lu}[^,]*(?:,|$)", after)
-    return whole and not listed and len(mention.text) > 2
+    return is_whole and not listed and len(mention.text) > 2
 
 
 def tail_of(after: str) -> str:

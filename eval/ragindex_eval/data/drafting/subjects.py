@@ -79,9 +79,9 @@ def _is_person(sentences: Sequence[str]) -> bool:
     If none begins with either, the pronouns within the sentences are compared.
     """
     for pattern in (r"^(?:(He|She|His|Her)|Its?)\b", r"\b(?:([Hh]e|[Ss]he|[Hh]is)|[Ii]ts?)\b"):
-        found = [bool(match[1]) for sentence in sentences[:20] for match in regex.finditer(pattern, sentence)]
-        if found:
-            return sum(found) * 2 > len(found)
+        male_or_female = [bool(match[1]) for sentence in sentences[:20] for match in regex.finditer(pattern, sentence)]
+        if male_or_female:
+            return sum(male_or_female) * 2 > len(male_or_female)
     return False
 
 
@@ -110,11 +110,12 @@ def parse_clause(sentence: str, about: PassageTopic, previous: str) -> Clause | 
     text = sentence.rstrip(".。!！ ")
     leading = _LEADING_DATE.match(text)
     body = text[leading.end() :] if leading else text
-    found = _find_subject(body, about, previous)
-    if found is None:
+    match = _find_subject(body, about, previous)
+    if match is None:
         return None
-    subject, end, known = found
-    rest = _drop_apposition(body[end:]).strip()
+    subject, end, known = match
+    # without a leading apposition: `, a composer, was born` → ` was born`
+    rest = str(regex.sub(r"\A, (?:an?|the|also|or) [^,]{2,80},(?= [a-z])", "", body[end:])).strip()
     if leading:
         end_of_clause = clause_end(rest)
         rest = f"{rest[:end_of_clause]} {leading[1].lower()} {leading[2]}{rest[end_of_clause:]}"
@@ -139,7 +140,7 @@ def _find_subject(text: str, about: PassageTopic, previous: str) -> tuple[str, i
 
 def _match_title(text: str, about: PassageTopic) -> tuple[str, int, bool] | None:
     """Match `Title`, `the title`, `"Title"`, or the part before the comma of `Town, Country`."""
-    lead = next((one for one in ("The ", "the ", '"', "“") if text.startswith(one)), "")
+    lead = next((prefix for prefix in ("The ", "the ", '"', "“") if text.startswith(prefix)), "")
     for name in dict.fromkeys((about.title, about.title.split(",")[0])):
         start = 0 if name and text.startswith(name) else len(lead)
         end = start + len(name)
@@ -188,11 +189,6 @@ def _match_plain_subject(text: str) -> tuple[str, int, bool] | None:
     if leaning or _ANAPHORS.search(subject) or _NON_NOUN.search(subject):
         return None
     return subject, verb.start(), False
-
-
-def _drop_apposition(rest: str) -> str:
-    """Remove a leading apposition: `, a composer, was born` → ` was born`."""
-    return str(regex.sub(r"\A, (?:an?|the|also|or) [^,]{2,80},(?= [a-z])", "", rest))
 
 
 # ---------------------------------------------------------------- clauses

@@ -114,23 +114,23 @@ def select_sentences(block: str) -> list[str]:
 
     They are complete, of a readable length, and without links, code or remarks in brackets.
     """
-    found: list[str] = []
+    pieces: list[str] = []
     start = 0
     for gap in [*(match.span() for match in _SENTENCE_END.finditer(block)), (len(block), len(block))]:
         piece = block[start : gap[0]].strip()
         if gap[0] < len(block) and _ABBREVIATION.search(piece[-12:]):
             continue
-        found.append(piece)
+        pieces.append(piece)
         start = gap[1]
-    return [clean for piece in found if (clean := _clean_sentence(piece)) is not None]
+    return [clean for piece in pieces if (clean := _clean_sentence(piece)) is not None]
 
 
 def _clean_sentence(piece: str) -> str | None:
     """Return the sentence without parentheses and a heading before it; None if it is not usable."""
     bare = _HEADING.sub("", _PARENTHESES.sub("", piece).strip())
     readable = len(bare) in (_DENSE_LENGTHS if bare.endswith(("。", "！")) else _SENTENCE_LENGTHS)
-    whole = readable and bare.endswith((".", "!", "。", "！", '."', ".”"))
-    if not whole or _NOT_A_SENTENCE.search(bare) or not regex.match(r"[\p{L}\p{N}“\"《「]", bare):
+    is_whole = readable and bare.endswith((".", "!", "。", "！", '."', ".”"))
+    if not is_whole or _NOT_A_SENTENCE.search(bare) or not regex.match(r"[\p{L}\p{N}“\"《「]", bare):
         return None
     return bare if is_balanced(bare) else None
 

@@ -98,8 +98,8 @@ def world_name(size: int, seed: int) -> str:
 def corpus(written: str) -> Corpus:
     """Generate the corpus of `world:SIZE[:SEED]`, sorted by id. Raises UsageError if that is invalid."""
     size, seed = parse_world(written)
-    found = tuple(sorted(make_documents(size, seed), key=lambda document: document.id))
-    return Corpus(world_name(size, seed), "world", found, 0, (), True, root=f"world:{size}:{seed}")
+    documents = tuple(sorted(make_documents(size, seed), key=lambda document: document.id))
+    return Corpus(world_name(size, seed), "world", documents, 0, (), True, root=f"world:{size}:{seed}")
 
 
 def _check_world(size: int, seed: int, written: str | None = None) -> tuple[int, int]:
@@ -113,9 +113,9 @@ def _check_world(size: int, seed: int, written: str | None = None) -> tuple[int,
 
 def _find_linking(entities: Sequence[WorldEntity]) -> dict[Ref, list[Ref]]:
     """Return for each entity the entities of the region whose facts lead to it."""
-    found: dict[Ref, list[Ref]] = {}
+    linking: dict[Ref, list[Ref]] = {}
     for entity in entities:
         for fact in entity.facts:
             if isinstance(fact.object, Ref):
-                found.setdefault(fact.object, []).append(entity.ref)
-    return found
+                linking.setdefault(fact.object, []).append(entity.ref)
+    return linking

@@ -26,5 +26,5 @@ class WorldEntity(NamedTuple):
 
     def text(self, predicate: str) -> str:
         """Return the object of a predicate if it is a text; "" if it is an entity or there is none."""
-        found = self.get(predicate)
-        return found if isinstance(found, str) else ""
+        value = self.get(predicate)
+        return value if isinstance(value, str) else ""

@@ -147,7 +147,7 @@ def _town(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     if draws.chance(50):
         yield WorldFact("ruling family", world.one(draws, "family", ref.region))
     older = [world.one(draws, "town", world.anywhere(draws, ref.region)) for _ in range(2)]
-    yield WorldFact("mother town", next((one for one in older if world.settled(one) + 20 < world.settled(ref)), ""))
+    yield WorldFact("mother town", next((town for town in older if world.settled(town) + 20 < world.settled(ref)), ""))
 
 
 def _river(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
@@ -211,8 +211,8 @@ def _career(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region
         teachers = [world.one(draws, "person", region) for _ in range(3)]
-        found = [teacher for teacher in teachers if 15 <= birth - world.birth(teacher) <= 45]
-        yield WorldFact("teacher", found[0] if found else "")
+        suitable = [teacher for teacher in teachers if 15 <= birth - world.birth(teacher) <= 45]
+        yield WorldFact("teacher", suitable[0] if suitable else "")
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region
         company = world.one(draws, "company", region)

@@ -69,9 +69,9 @@ _ANY_CONDITIONS: Mapping[str, tuple[Condition, ...]] = {
 
 def intersection(world: World, region: int, draws: Draws) -> WorldQuestion | None:
     """Return a question for the entity that meets two conditions; None unless exactly one entity meets both."""
-    entity = draws.pick([one for one in world.region(region) if one.ref.kind in _NEAR_CONDITIONS])
-    near = [one for one in _NEAR_CONDITIONS[entity.ref.kind] if _follow(world, entity, one.path)]
-    others = [one for one in _ANY_CONDITIONS[entity.ref.kind] if _follow(world, entity, one.path)]
+    entity = draws.pick([condition for condition in world.region(region) if condition.ref.kind in _NEAR_CONDITIONS])
+    near = [condition for condition in _NEAR_CONDITIONS[entity.ref.kind] if _follow(world, entity, condition.path)]
+    others = [condition for condition in _ANY_CONDITIONS[entity.ref.kind] if _follow(world, entity, condition.path)]
     if not near or not others:
         return None
     first, second = draws.pick(near), draws.pick(others)
@@ -83,9 +83,12 @@ def intersection(world: World, region: int, draws: Draws) -> WorldQuestion | Non
         or _find_matches(world, entity, (first, second)) != [entity.ref]
     ):
         return None
-    asked = [one.text.format(o=name_in_sentence(world, end)) for one, end in zip((first, second), ends, strict=True)]
+    texts = [
+        condition.text.format(o=name_in_sentence(world, end))
+        for condition, end in zip((first, second), ends, strict=True)
+    ]
     gold = (entity.ref, *trails[1][:-1])
-    return WorldQuestion(f"which {_noun(entity)} {asked[0]} {asked[1]}?", gold, entity.ref, (entity.ref, first, second))
+    return WorldQuestion(f"which {_noun(entity)} {texts[0]} {texts[1]}?", gold, entity.ref, (entity.ref, first, second))
 
 
 def _find_matches(world: World, entity: WorldEntity, conditions: tuple[Condition, Condition]) -> list[Ref]:
@@ -96,13 +99,14 @@ def _find_matches(world: World, entity: WorldEntity, conditions: tuple[Condition
     wanted = [_follow(world, entity, condition.path)[-1] for condition in conditions]
     noun = _noun(entity)
     return [
-        one.ref
+        candidate.ref
         for region in world.layout.neighbours(wanted[0].region)
-        for one in world.region(region)
-        if one.ref.kind == entity.ref.kind
-        and _noun(one) == noun
+        for candidate in world.region(region)
+        if candidate.ref.kind == entity.ref.kind
+        and _noun(candidate) == noun
         and all(
-            _follow(world, one, condition.path)[-1:] == [end] for condition, end in zip(conditions, wanted, strict=True)
+            _follow(world, candidate, condition.path)[-1:] == [end]
+            for condition, end in zip(conditions, wanted, strict=True)
         )
     ]
 

@@ -8,7 +8,7 @@ Surnames, roots of town names, products and the words of titles are shared by ma
 from collections.abc import Sequence
 
 from ragindex_eval.data.worlds import words
-from ragindex_eval.data.worlds.draws import Permutation, permutation
+from ragindex_eval.data.worlds.draws import permutation
 from ragindex_eval.data.worlds.layout import EntityKind, Layout, Ref
 
 _SURNAMES = 8_000
@@ -21,23 +21,26 @@ class WorldNames:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self._orders = {kind: self._order(kind) for kind in layout.most}
+        self._orders = {
+            kind: permutation(self.layout.regions * self.layout.most[kind], self.layout.seed, "names", kind)
+            for kind in layout.most
+        }
         self._roots = {kind: permutation(_capacity(kind), layout.seed, "roots", kind) for kind in words.ENDINGS}
-        self._pairs = {len(one): permutation(len(one) * len(words.NOUNS), layout.seed, "pairs") for one in _TITLES}
+        self._pairs = {
+            len(words_of_title): permutation(len(words_of_title) * len(words.NOUNS), layout.seed, "pairs")
+            for words_of_title in _TITLES
+        }
         self._surnames = max(1, min(_SURNAMES, self._orders["family"].n // 2))
         self._held: dict[Ref, str] = {}
 
-    def _order(self, kind: EntityKind) -> Permutation:
-        return permutation(self.layout.regions * self.layout.most[kind], self.layout.seed, "names", kind)
-
     def name(self, ref: Ref) -> str:
         """Return the entity's name, which is the title of its document."""
-        held = self._held.get(ref)
-        if held is None:
+        known = self._held.get(ref)
+        if known is None:
             if len(self._held) >= _CACHE_SIZE:
                 self._held.clear()
-            held = self._held[ref] = str(getattr(self, f"_{ref.kind}")(ref))
-        return held
+            known = self._held[ref] = str(getattr(self, f"_{ref.kind}")(ref))
+        return known
 
     def aliases(self, ref: Ref) -> tuple[str, ...]:
         """Return shorter names of the entity that stand for no other entity of the world."""
@@ -84,17 +87,17 @@ class WorldNames:
             order = self._orders["town"]
             place = order(self.layout.number(ref))
             other = place - place % 3 + (place + 1) % 3
-            found = self.layout.numbered("town", order.inverse(other)) if other < order.n else ref
-            return found if found != ref and self.layout.exists(found) else None
+            same = self.layout.numbered("town", order.inverse(other)) if other < order.n else ref
+            return same if same != ref and self.layout.exists(same) else None
         return None
 
     def _other(self, family: Ref, step: int, kind: EntityKind) -> Ref | None:
         order = self._orders["family"]
         other = (order(self.layout.number(family)) + step) % order.n
-        found = self.layout.numbered("family", order.inverse(other))
-        if found == family or not self.layout.exists(found) or self.surname(found) != self.surname(family):
+        same = self.layout.numbered("family", order.inverse(other))
+        if same == family or not self.layout.exists(same) or self.surname(same) != self.surname(family):
             return None
-        return Ref(kind, found.region, found.slot)
+        return Ref(kind, same.region, same.slot)
 
     def _first_name_number(self, person: Ref) -> int:
         """Return the number of a person's first name.
@@ -170,21 +173,25 @@ class WorldNames:
     def _work(self, ref: Ref) -> str:
         number, shape = divmod(self._orders["work"](self.layout.number(ref)), 3)
         number, first, noun = self._pair(number, _TITLES[shape])
-        one, other = _TITLES[shape][first], words.NOUNS[noun]
-        title = (f"The {one} {other}", f"The {one}'s {other}", f"{_article(other)} {other} for {one}")[shape]
+        first_word, second_word = _TITLES[shape][first], words.NOUNS[noun]
+        title = (
+            f"The {first_word} {second_word}",
+            f"The {first_word}'s {second_word}",
+            f"{_article(second_word)} {second_word} for {first_word}",
+        )[shape]
         return title + words.TITLE_ENDS[number]
 
     def _award(self, ref: Ref) -> str:
         number, adjective, noun = self._pair(self._orders["award"](self.layout.number(ref)), words.ADJECTIVES)
         return f"{words.ADJECTIVES[adjective]} {words.NOUNS[noun]} {words.PRIZES[number]}"
 
-    def _pair(self, number: int, one: Sequence[str]) -> tuple[int, int, int]:
+    def _pair(self, number: int, title_words: Sequence[str]) -> tuple[int, int, int]:
         """Return (layer, place in `one`, place in NOUNS), a different triple for each number.
 
         The layer counts how often all pairs were used up.
         """
-        layer, place = divmod(number, len(one) * len(words.NOUNS))
-        return layer, *divmod(self._pairs[len(one)](place), len(words.NOUNS))
+        layer, place = divmod(number, len(title_words) * len(words.NOUNS))
+        return layer, *divmod(self._pairs[len(title_words)](place), len(words.NOUNS))
 
     # ------------------------------------------------------------ invented words
 

@@ -28,26 +28,26 @@ class Relation(NamedTuple):
 @cache
 def relations() -> Mapping[tuple[str, str], Relation]:
     """Return the wording of relations by kind and predicate."""
-    found: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+    by_relation: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
     for head, lines in read_blocks("phrases.txt"):
         kind, _, predicate = head.partition(" | ")
         alternatives = (line.partition(": ") for line in lines)
-        found[kind, predicate] = {use: tuple(text.split(" | ")) for use, _, text in alternatives}
+        by_relation[kind, predicate] = {use: tuple(text.split(" | ")) for use, _, text in alternatives}
     return {
         key: Relation(tuple(map(template, uses.get("say", ()))), uses["noun"], uses["ask"])
-        for key, uses in found.items()
+        for key, uses in by_relation.items()
     }
 
 
 @cache
 def prose() -> Mapping[tuple[str, str], tuple[Template, ...]]:
     """Return templates by use (define, call, colour, aside, unlike) and kind."""
-    found: dict[tuple[str, str], tuple[Template, ...]] = {}
+    templates: dict[tuple[str, str], tuple[Template, ...]] = {}
     for head, lines in read_blocks("prose.txt"):
         use, _, kind = head.partition(" ")
         kind, _, listed = kind.partition(": ")
-        found[use, kind] = tuple(map(template, listed.split(" | ") if listed else lines))
-    return found
+        templates[use, kind] = tuple(map(template, listed.split(" | ") if listed else lines))
+    return templates
 
 
 def template(text: str) -> Template:

@@ -62,16 +62,16 @@ def _select_facts(entity: WorldEntity) -> list[WorldFact]:
 
 def _join_sentences(sentences: list[str], voice: "_Voice") -> str:
     """Join the sentences with capitals and full stops; sometimes two that are both about the entity become one."""
-    whole: list[str] = []
+    joined_sentences: list[str] = []
     joined = True
     for sentence in sentences:
-        about = not joined and whole[-1].startswith(voice.subjects) and " and " not in whole[-1]
+        about = not joined and joined_sentences[-1].startswith(voice.subjects) and " and " not in joined_sentences[-1]
         joined = about and sentence.startswith(_JOINING_PRONOUNS) and voice.draws.chance(40)
         if joined:
-            whole[-1] += f", and {sentence}"
+            joined_sentences[-1] += f", and {sentence}"
         else:
-            whole.append(sentence)
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in whole)
+            joined_sentences.append(sentence)
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in joined_sentences)
 
 
 class _Aside(NamedTuple):
@@ -95,7 +95,7 @@ class _Voice:
             self.descriptions = [self.pronouns[0], surname, f"the {entity.text('occupation')}"]
             self.mentioned.add(surname)
         else:
-            self.descriptions = [one[0] for one in prose()["call", entity.ref.kind]]
+            self.descriptions = [call[0] for call in prose()["call", entity.ref.kind]]
             self.descriptions += [f"the {entity.text('type')}"] if entity.ref.kind == "work" else []
             self.descriptions += [_acronym(world.names.name(entity.ref))] if entity.ref.kind == "company" else []
         self.subjects = (*self.pronouns[:2], *self.descriptions, name_in_sentence(world, entity.ref))
@@ -112,7 +112,7 @@ class _Voice:
                 pieces[place] = names[field]
             else:
                 article, value = field.startswith("a "), self.entity.text(field.removeprefix("a "))
-                pieces[place] = _with_article(value) if article else value
+                pieces[place] = f"{'an' if value[0] in 'aeiou' else 'a'} {value}" if article else value
         return "".join(pieces)
 
     def tell(self, part: "WorldFact | _Aside") -> list[str]:
@@ -139,15 +139,15 @@ class _Voice:
         """
         it = self.pronouns[0] if self.draws.chance(50) else self.draws.pick(self.descriptions)
         forms = (it, self.pronouns[1], self.pronouns[2]) if it == self.pronouns[0] else (it, f"{it}'s", it)
-        made = list(pieces)
+        filled = list(pieces)
         for place in range(1, len(pieces), 2):
             if pieces[place] in ("o", "m"):
-                made[place] = value
+                filled[place] = value
             elif pieces[place] == "y":
-                made[place] = str(1900 + self.draws.below(110))
+                filled[place] = str(1900 + self.draws.below(110))
             else:
-                made[place], forms = forms["spt".index(pieces[place])], self.pronouns
-        return "".join(made)
+                filled[place], forms = forms["spt".index(pieces[place])], self.pronouns
+        return "".join(filled)
 
     def asides(self, others: Sequence[Ref], linking: Sequence[Ref]) -> "list[_Aside]":
         """Return sentences that mention other entities without facts, mainly those whose facts lead here."""
@@ -155,16 +155,16 @@ class _Voice:
         chosen = self.draws.shuffled(linking)[: count - self.draws.chance(40)]
         chosen += [self.draws.pick(others) for _ in range(count - len(chosen))]
         templates = prose()
-        found = [
+        candidates = [
             _Aside(fromkey, self.draws.pick(templates["aside", fromkey.kind]), True)
             for fromkey in dict.fromkeys(chosen)
         ]
-        found = list({aside.template: aside for aside in found}.values())  # use each template once
+        candidates = list({aside.template: aside for aside in candidates}.values())  # use each template once
         namesake = self.world.names.namesake(self.entity.ref) if self.draws.chance(30) else None
         if namesake:
-            found.append(_Aside(namesake, self.draws.pick(templates["unlike", self.entity.ref.kind]), False))
+            candidates.append(_Aside(namesake, self.draws.pick(templates["unlike", self.entity.ref.kind]), False))
         room = max(1, (_ROOM - _WORDS_OF_A_FACT * len(_select_facts(self.entity))) // _WORDS_OF_AN_ASIDE)
-        return [aside for aside in found if aside.other != self.entity.ref][:room]
+        return [aside for aside in candidates if aside.other != self.entity.ref][:room]
 
     def mention(self, ref: Ref) -> str:
         """Refer to another entity by its full name, or by a shorter name that stands for no other."""
@@ -191,7 +191,3 @@ class _Voice:
 
 def _acronym(name: str) -> str:
     return "".join(word[0] for word in name.split() if word[0].isupper())
-
-
-def _with_article(value: str) -> str:
-    return f"{'an' if value[0] in 'aeiou' else 'a'} {value}"

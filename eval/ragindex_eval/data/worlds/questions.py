@@ -6,7 +6,7 @@ be found first. Intersections ask for the only entity that meets two conditions:
 first one is in known regions, which are searched.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ragindex_eval.data.gold import Gold
@@ -28,12 +28,12 @@ _GUESSABLE = ("type", "field", "occupation")  # "What is the occupation of the a
 
 def draw_questions(world: World, per_kind: int) -> list[DatasetQuestion]:
     """Return up to `per_kind` questions of each kind, in an order that reveals nothing."""
-    found = [
+    questions = [
         _write_question(world, kind, question)
         for kind in QUESTION_KINDS
         for question in _generate_questions(world, kind, per_kind)
     ]
-    return world.layout.draws("order").shuffled(found)
+    return world.layout.draws("order").shuffled(questions)
 
 
 def _write_question(world: World, kind: str, question: WorldQuestion) -> DatasetQuestion:
@@ -49,12 +49,12 @@ def _generate_questions(world: World, kind: str, wanted: int) -> Iterator[WorldQ
     seen: set[object] = set()
     for number in range(min(_TRIES * wanted, _TRIES_IN_SMALL_WORLDS * world.layout.size)):
         region = regions(number % regions.n)
-        one = _MAKERS[kind](world, region, world.layout.draws("question", kind, region, number))
-        if one is None or one.identity in seen or starts.get(one.gold[0], 0) == _MAX_PER_START:
+        question = _MAKERS[kind](world, region, world.layout.draws("question", kind, region, number))
+        if question is None or question.identity in seen or starts.get(question.gold[0], 0) == _MAX_PER_START:
             continue
-        starts[one.gold[0]] = starts.get(one.gold[0], 0) + 1
-        seen.add(one.identity)
-        yield one
+        starts[question.gold[0]] = starts.get(question.gold[0], 0) + 1
+        seen.add(question.identity)
+        yield question
         if len(seen) == wanted:
             return
 
@@ -66,11 +66,14 @@ def _make_chain(hops: int) -> Callable[[World, int, Draws], WorldQuestion | None
     def make(world: World, region: int, draws: Draws) -> WorldQuestion | None:
         """Walk `hops` facts; return None if the walk ends early or an earlier fact has the same answer."""
         path, facts = _walk(world, draws.pick(world.region(region)), hops, draws)
-        if len(facts) < hops or any(fact.object == facts[-1].object for one in path[:-1] for fact in one.facts):
+        if len(facts) < hops or any(fact.object == facts[-1].object for passed in path[:-1] for fact in passed.facts):
             return None
         thing = first = _name_start(world, path[0], draws)
         for entity, fact in zip(path[:-1], facts, strict=False):
-            thing = draws.pick(_list_nouns(entity, fact, nested=thing != first)).format(x=thing)
+            ways = relations()[entity.ref.kind, fact.predicate].noun
+            if thing != first:  # a nested name must come last
+                ways = tuple(way for way in ways if way.endswith("{x}"))
+            thing = draws.pick(ways).format(x=thing)
         text = draws.pick(relations()[path[-1].ref.kind, facts[-1].predicate].ask).format(x=thing)
         if world.written(facts[-1].object) in text:
             return None  # a family is named after its seat, a company after a town
@@ -78,12 +81,6 @@ def _make_chain(hops: int) -> Callable[[World, int, Draws], WorldQuestion | None
         return WorldQuestion(text, gold, facts[-1].object, (gold, facts[-1].predicate))
 
     return make
-
-
-def _list_nouns(entity: WorldEntity, fact: WorldFact, nested: bool) -> Sequence[str]:
-    """Return the ways to name the object of a fact; a nested name must come last."""
-    ways = relations()[entity.ref.kind, fact.predicate].noun
-    return [way for way in ways if way.endswith("{x}")] if nested else ways
 
 
 def _walk(world: World, start: WorldEntity, hops: int, draws: Draws) -> tuple[list[WorldEntity], list[WorldFact]]:
@@ -113,7 +110,7 @@ def _name_start(world: World, entity: WorldEntity, draws: Draws) -> str:
         return name_in_sentence(world, entity.ref)
     if award.region == world.layout.capital_region(award.region) or award.region != entity.ref.region:
         return name_in_sentence(world, entity.ref)  # works of the whole country may have it
-    rivals = [one for one in world.region(award.region) if one.get("award") == award]
+    rivals = [rival for rival in world.region(award.region) if rival.get("award") == award]
     if sum(rival.text("year of the award") == year for rival in rivals) > 1:
         return name_in_sentence(world, entity.ref)
     return f"the {entity.text('type')} that was given {name_in_sentence(world, award)} in {year}"
@@ -150,17 +147,17 @@ _MEASURES = (
 def _make_comparison(world: World, region: int, draws: Draws) -> WorldQuestion | None:
     """Compare two entities of a kind, named directly or, in half the cases, by the same predicate of two others."""
     elsewhere = world.anywhere(draws, region) if draws.chance(50) else region
-    one = draws.pick(world.region(region))
-    other = draws.pick([entity for entity in world.region(elsewhere) if entity.ref.kind == one.ref.kind] or [one])
+    first = draws.pick(world.region(region))
+    second = draws.pick([entity for entity in world.region(elsewhere) if entity.ref.kind == first.ref.kind] or [first])
     if draws.chance(50):
-        return _compare(world, draws, (one, other), ((), ()), "")
-    shared = {fact.predicate for fact in one.facts if isinstance(fact.object, Ref)}
-    both = sorted(shared & {fact.predicate for fact in other.facts if isinstance(fact.object, Ref)})
+        return _compare(world, draws, (first, second), ((), ()), "")
+    shared = {fact.predicate for fact in first.facts if isinstance(fact.object, Ref)}
+    both = sorted(shared & {fact.predicate for fact in second.facts if isinstance(fact.object, Ref)})
     if not both:
         return None
     predicate = draws.pick(both)
-    found = tuple(world.entity(ref) for entity in (one, other) if isinstance(ref := entity.get(predicate), Ref))
-    return _compare(world, draws, (found[0], found[1]), ((one.ref,), (other.ref,)), predicate)
+    pair = tuple(world.entity(ref) for entity in (first, second) if isinstance(ref := entity.get(predicate), Ref))
+    return _compare(world, draws, (pair[0], pair[1]), ((first.ref,), (second.ref,)), predicate)
 
 
 def _compare(
@@ -171,7 +168,7 @@ def _compare(
     predicate: str,
 ) -> WorldQuestion | None:
     kinds = {entity.ref.kind for entity in pair}
-    measures = [one for one in _MEASURES if kinds == {one.kind}]
+    measures = [each for each in _MEASURES if kinds == {each.kind}]
     gold = tuple(dict.fromkeys((*through[0], pair[0].ref, *through[1], pair[1].ref)))
     if not measures or len(gold) < 2 + len(through[0]) + len(through[1]):
         return None

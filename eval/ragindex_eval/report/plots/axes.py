@@ -67,7 +67,7 @@ class Scale:
         """Return the position of a value; values beyond the ends are drawn at the ends."""
         if self.log and value < _SMALLEST:
             return self.start if self.zero is None else self.zero
-        low, high, value = (math.log(one) if self.log else one for one in (self.low, self.high, value))
+        low, high, value = (math.log(number) if self.log else number for number in (self.low, self.high, value))
         share = min(1.0, max(0.0, (value - low) / (high - low)))
         return self.start + share * (self.end - self.start)
 
@@ -84,11 +84,11 @@ def at_values(values: Sequence[int], start: float, end: float, room: float) -> S
     if low == high:
         return Scale(low - 1, high + 1, start, end, ((low, str(low)),))
     bare = Scale(low, high, start, end, (), log=low > 0 and high / low > 12)
-    kept: list[tuple[float, str]] = []
+    labelled: list[tuple[float, str]] = []
     for value in sorted(set(values)):
-        if not kept or bare.at(value) - bare.at(kept[-1][0]) >= room:
-            kept.append((value, f"{value:,}"))
-    return Scale(low, high, start, end, tuple(kept), log=bare.log)
+        if not labelled or bare.at(value) - bare.at(labelled[-1][0]) >= room:
+            labelled.append((value, f"{value:,}"))
+    return Scale(low, high, start, end, tuple(labelled), log=bare.log)
 
 
 # ---------------------------------------------------------------- linear

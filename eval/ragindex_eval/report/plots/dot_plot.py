@@ -53,8 +53,8 @@ def draw_dots(title: str, groups: Sequence[DotGroup], axis: Axis) -> str:
         for dot in group.dots:
             parts.append(_draw_row(dot, across, y, row, above))
             y += row
-    said = "; ".join(f"{dot.label}: {frame.said(dot.figure)}" for dot in every)
-    return svg.drawing(title, said, top + rows + 40, parts)
+    summary = "; ".join(f"{dot.label}: {frame.said(dot.figure)}" for dot in every)
+    return svg.drawing(title, summary, top + rows + 40, parts)
 
 
 def _draw_row(dot: Dot, across: Scale, top: float, height: float, above: bool) -> str:

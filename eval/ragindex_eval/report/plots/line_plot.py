@@ -62,7 +62,7 @@ def _draw_together(drawn: Sequence[Curve], ks: Sequence[int], x: Axis, y: Axis) 
     shifts = [number * step - aside for number in range(len(drawn))]
     parts += [_draw_curve(curve, across, up, shift, x) for curve, shift in zip(drawn, shifts, strict=True)]
     last = [
-        (across.at(max(curve.known)) + shift, _end_height(curve, up))
+        (across.at(max(curve.known)) + shift, up.at(curve.known[max(curve.known)].value or 0.0))
         for curve, shift in zip(drawn, shifts, strict=True)
     ]
     ends = placing.apart([at for _, at in last], frame.LINE, _TOP + 8, bottom - 4)
@@ -83,18 +83,14 @@ def _whisker_distance(across: Scale, ks: Sequence[int], count: int) -> float:
     return min(6.0, 0.6 * gap / max(1, count))
 
 
-def _end_height(curve: Curve, up: Scale) -> float:
-    return up.at(curve.known[max(curve.known)].value or 0.0)
-
-
 def _draw_curve(curve: Curve, across: Scale, up: Scale, aside: float, axis: Axis) -> str:
     """Draw a line with its marks; their tooltips name the axis by its title up to the first comma."""
     parts, called = [_draw_line(curve, across, up, aside)], axis.title.partition(",")[0]
     for k, figure in curve.known.items():
         x, y, bounds = across.at(k) + aside, up.at(figure.value or 0.0), figure.bounds
         drawn = "" if bounds is None else svg.whisker(x, up.at(bounds[1]), x, up.at(bounds[0]))
-        said = svg.safe(f"{curve.label}, {called} = {k}: {frame.said(figure)}", 400)
-        parts.append(f"<g><title>{said}</title>{drawn}{svg.mark(curve.style, x, y)}</g>")
+        tooltip = svg.safe(f"{curve.label}, {called} = {k}: {frame.said(figure)}", 400)
+        parts.append(f"<g><title>{tooltip}</title>{drawn}{svg.mark(curve.style, x, y)}</g>")
     return svg.coloured(curve.style, parts)
 
 

@@ -55,10 +55,10 @@ def apart(wanted: Sequence[float], least: float, low: float, high: float) -> lis
     for number in reversed(range(len(places))):
         most_here = high if number == len(places) - 1 else places[number + 1] - least
         places[number] = min(places[number], most_here)
-    found = [0.0] * len(wanted)
+    heights = [0.0] * len(wanted)
     for at, place in zip(order, places, strict=True):
-        found[at] = place
-    return found
+        heights[at] = place
+    return heights
 
 
 def _candidates(label: str, mark: tuple[float, float]) -> Iterator[tuple[float, Box]]:

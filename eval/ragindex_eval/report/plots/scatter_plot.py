@@ -35,30 +35,30 @@ def draw_scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
     parts = [frame.down(across, _TOP, _BOTTOM), frame.sideways(up, _LEFT, _RIGHT), frame.axis_below(across, x, _BOTTOM)]
     parts += [svg.words(0, 12, y.title, kind="title")]
     parts += [_draw_point(point, mark, boxes) for point, mark, boxes in zip(drawn, marks, whiskers, strict=True)]
-    parts += [_draw_label(one.label, text, at) for one, text, at in zip(drawn, labels, places, strict=True) if at]
+    parts += [_draw_label(dot.label, text, at) for dot, text, at in zip(drawn, labels, places, strict=True) if at]
     unplaced = [(point.style, point.label) for point, at in zip(drawn, places, strict=True) if at is None]
     below, height = frame.lines_below(unplaced, missing, _BOTTOM + frame.BELOW)
-    said = "; ".join(f"{point.label}: {frame.said(point.y)} at {frame.said(point.x)}" for point in drawn)
-    return svg.drawing(title, said, height, [*parts, *below])
+    summary = "; ".join(f"{point.label}: {frame.said(point.y)} at {frame.said(point.x)}" for point in drawn)
+    return svg.drawing(title, summary, height, [*parts, *below])
 
 
 def _whiskers(point: Point, mark: tuple[float, float], across: Scale, up: Scale) -> list[Box]:
     """Return the whiskers of a point as boxes without width or height."""
     x, y = mark
-    found = []
+    boxes = []
     if point.x.bounds is not None:
         low, high = point.x.bounds
-        found.append(Box(across.at(low), y, across.at(high), y))
+        boxes.append(Box(across.at(low), y, across.at(high), y))
     if point.y.bounds is not None:
         low, high = point.y.bounds
-        found.append(Box(x, up.at(high), x, up.at(low)))
-    return found
+        boxes.append(Box(x, up.at(high), x, up.at(low)))
+    return boxes
 
 
 def _draw_point(point: Point, mark: tuple[float, float], boxes: Sequence[Box]) -> str:
     lines = [svg.whisker(box.left, box.top, box.right, box.bottom) for box in boxes]
-    said = f"{point.label}: {frame.said(point.y)}; {frame.said(point.x)}"
-    return svg.coloured(point.style, [*lines, svg.mark(point.style, *mark)], said)
+    tooltip = f"{point.label}: {frame.said(point.y)}; {frame.said(point.x)}"
+    return svg.coloured(point.style, [*lines, svg.mark(point.style, *mark)], tooltip)
 
 
 def _draw_label(full: str, text: str, place: placing.Place) -> str:

@@ -78,14 +78,14 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 def words(x: float, y: float, text: str, anchor: str = "start", kind: str = "label", full: str | None = None) -> str:
     """Draw a line of text with its baseline at `y`. `full` becomes the tooltip if it differs from `text`."""
-    said = "" if full is None or full == text else f"<title>{safe(full)}</title>"
-    return f'<text class="{kind}" x="{number(x)}" y="{number(y)}" text-anchor="{anchor}">{safe(text)}{said}</text>'
+    tooltip = "" if full is None or full == text else f"<title>{safe(full)}</title>"
+    return f'<text class="{kind}" x="{number(x)}" y="{number(y)}" text-anchor="{anchor}">{safe(text)}{tooltip}</text>'
 
 
 def coloured(style: int, parts: Iterable[str], tooltip: str = "") -> str:
     """Group parts in the colour of a method, with a tooltip."""
-    said = f"<title>{safe(tooltip, 400)}</title>" if tooltip else ""
-    return f'<g class="c{colour(style)}">{said}{"".join(parts)}</g>'
+    tooltip_markup = f"<title>{safe(tooltip, 400)}</title>" if tooltip else ""
+    return f'<g class="c{colour(style)}">{tooltip_markup}{"".join(parts)}</g>'
 
 
 def colour(style: int) -> int:
@@ -126,15 +126,15 @@ def fitted(text: str, units: float, size: float = SIZE) -> str:
     text = shown(text, _LONGEST_LABEL)
     if width(text, size) <= units:
         return text
-    kept = len(text)
-    while kept > 1 and width(_cut_middle(text, kept), size) > units:
-        kept -= 1
-    return _cut_middle(text, kept)
+    letters = len(text)
+    while letters > 1 and width(_cut_middle(text, letters), size) > units:
+        letters -= 1
+    return _cut_middle(text, letters)
 
 
-def _cut_middle(text: str, kept: int) -> str:
-    head = math.ceil(kept / 2)
-    return f"{text[:head].rstrip()}…{text[len(text) - (kept - head) :].lstrip()}"
+def _cut_middle(text: str, letters: int) -> str:
+    head = math.ceil(letters / 2)
+    return f"{text[:head].rstrip()}…{text[len(text) - (letters - head) :].lstrip()}"
 
 
 # ---------------------------------------------------------------- shapes

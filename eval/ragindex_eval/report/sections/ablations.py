@@ -63,32 +63,32 @@ def render_ablations(comparison: Comparison) -> Ablations | None:
     for first, others in _families(comparison):
         varied: dict[str, list[tuple[int, Any, Any]]] = {}
         for at in others:
-            found = differences(comparison.methods[first].params, comparison.methods[at].params)
-            several += len(found) > 1
-            if len(found) == 1:
-                varied.setdefault(found[0][0], []).append((at, *found[0][1:]))
+            changed = differences(comparison.methods[first].params, comparison.methods[at].params)
+            several += len(changed) > 1
+            if len(changed) == 1:
+                varied.setdefault(changed[0][0], []).append((at, *changed[0][1:]))
         tables += [_table(comparison, first, path, rows, metrics, tokens) for path, rows in varied.items()]
     return Ablations(_columns(metrics, tokens), tuple(tables), _describe_others(several)) if tables else None
 
 
-def differences(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+def differences(first: Any, second: Any, path: str = "") -> list[tuple[str, Any, Any]]:
     """Return the parameters in which two JSON values differ: path (such as `base.depth`), and both values.
 
     Plugins with different names are one difference, whatever their parameters, and so are two chunkings: `by`, `size`
     and `overlap` mean something together only.
     """
-    if _is_chunking(one) and _is_chunking(other):
-        return [] if one == other else [(path, one, other)]
-    if _is_plugin(one) and _is_plugin(other) and one["name"] == other["name"]:
-        return differences(one["params"], other["params"], path)
-    if isinstance(one, Mapping) and isinstance(other, Mapping) and not _is_plugin(one) and not _is_plugin(other):
-        keys = dict.fromkeys([*one, *other])
+    if _is_chunking(first) and _is_chunking(second):
+        return [] if first == second else [(path, first, second)]
+    if _is_plugin(first) and _is_plugin(second) and first["name"] == second["name"]:
+        return differences(first["params"], second["params"], path)
+    if isinstance(first, Mapping) and isinstance(second, Mapping) and not _is_plugin(first) and not _is_plugin(second):
+        keys = dict.fromkeys([*first, *second])
         inside = f"{path}." if path else ""
         return [
-            difference for key in keys for difference in differences(one.get(key), other.get(key), f"{inside}{key}")
+            difference for key in keys for difference in differences(first.get(key), second.get(key), f"{inside}{key}")
         ]
-    same = one == other and isinstance(one, bool) == isinstance(other, bool)
-    return [] if same else [(path, one, other)]
+    same = first == second and isinstance(first, bool) == isinstance(second, bool)
+    return [] if same else [(path, first, second)]
 
 
 def _is_plugin(value: Any) -> bool:
@@ -138,10 +138,12 @@ def _shares(metrics: Sequence[str]) -> list[str]:
 
 
 def _reading_cells(method: MethodResult, metrics: Sequence[str]) -> list[AblationCell]:
-    found = [method.tokens_to_recall.get(f"tokens_to_recall@{target:g}") for target in TARGETS]
+    readings = [method.tokens_to_recall.get(f"tokens_to_recall@{target:g}") for target in TARGETS]
     return [
-        AblationCell("–" if one is None else write_tokens(one), "" if one is None else write_interval(one))
-        for one in found[: len(_shares(metrics))]
+        AblationCell(
+            "–" if reading is None else write_tokens(reading), "" if reading is None else write_interval(reading)
+        )
+        for reading in readings[: len(_shares(metrics))]
     ]
 
 
@@ -218,5 +220,5 @@ def _format_plugin(value: Mapping[str, Any]) -> str:
                 return registry.label(registry.create(group, value))
             except UsageError:
                 break
-    inner = ", ".join(f"{key}={written(one)}" for key, one in value["params"].items())
+    inner = ", ".join(f"{key}={written(inner_value)}" for key, inner_value in value["params"].items())
     return f"{value['name']}({inner})" if inner else str(value["name"])

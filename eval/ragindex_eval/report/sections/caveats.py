@@ -34,24 +34,24 @@ def _describe_unanswered(method: MethodResult, questions: int) -> str:
     failed = len(method.failures)
     many_of = f"{questions - failed:,} of {many(questions, 'question')}"
     counts = Counter(without_folders(reason) for reason in method.failures.values()).most_common()
-    said = "; ".join(f"{shown(reason, 300)} ({many(count, 'time')})" for reason, count in counts[:_MAX_REASONS])
+    reasons = "; ".join(f"{shown(reason, 300)} ({many(count, 'time')})" for reason, count in counts[:_MAX_REASONS])
     more = f"; and {len(counts) - _MAX_REASONS} other reasons" if len(counts) > _MAX_REASONS else ""
-    return f"{shown(method.label, 120)} answered {many_of}; the others score 0: {said}{more}"
+    return f"{shown(method.label, 120)} answered {many_of}; the others score 0: {reasons}{more}"
 
 
 def _describe_gold(comparison: Comparison) -> list[str]:
     judged, questions = comparison.dataset.judged, comparison.dataset.questions
     if not judged:
         return ["No question has gold documents: no quality was measured."]
-    found = []
+    sentences = []
     if judged < questions:
-        found.append(f"{judged:,} of {many(questions, 'question')} have gold documents; the means are over these.")
+        sentences.append(f"{judged:,} of {many(questions, 'question')} have gold documents; the means are over these.")
     if judged < FEW:
-        found.append(
+        sentences.append(
             f"{many(judged, 'judged question')}: with fewer than {FEW}, intervals are wide and themselves unsure. "
             "Ask more questions before you act."
         )
-    return found
+    return sentences
 
 
 def _limit_number(texts: Iterable[str]) -> list[str]:

@@ -61,36 +61,36 @@ class CoverageTables:
 
 def render_coverage(comparison: Comparison) -> CoverageTables | None:
     """Make the tables; None if no method searches a tree."""
-    found = comparison.coverage
-    if found is None:
+    coverage = comparison.coverage
+    if coverage is None:
         return None
-    names = tuple(grouping.name for grouping in found.groupings) if found.pairs else ()
+    names = tuple(grouping.name for grouping in coverage.groupings) if coverage.pairs else ()
     rows = tuple(
         CoverageRow(
             grouping.name,
             f"{grouping.clusters:,}",
             f"{grouping.documents:.1f}",
-            _format_share(grouping.pairs, found.pairs),
-            _format_share(grouping.candidate_pairs, found.candidate_pairs),
+            _format_share(grouping.pairs, coverage.pairs),
+            _format_share(grouping.candidate_pairs, coverage.candidate_pairs),
             f"{100 * grouping.chance:.1f}",
             tuple(
                 "" if name == grouping.name else _format_share(grouping.also[name], grouping.pairs) for name in names
             ),
         )
-        for grouping in found.groupings
-        if found.pairs
+        for grouping in coverage.groupings
+        if coverage.pairs
     )
-    smallest = min(found.pools, key=lambda label: found.pools[label])
-    pools = tuple(_pool_row(comparison, found, label, smallest) for label in found.pools)
+    smallest = min(coverage.pools, key=lambda label: coverage.pools[label])
+    pools = tuple(_pool_row(comparison, coverage, label, smallest) for label in coverage.pools)
     columns = (
         *_COLUMNS,
         *(Column(f"also by {n}, %", f"of these, {name} covers too") for n, name in enumerate(names, 1)),
     )
-    return CoverageTables(found.questions, found.pairs, found.candidate_pairs, columns, rows, pools, smallest)
+    return CoverageTables(coverage.questions, coverage.pairs, coverage.candidate_pairs, columns, rows, pools, smallest)
 
 
-def _format_share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}" if whole else "–"
+def _format_share(part: int, total: int) -> str:
+    return f"{100 * part / total:.1f}" if total else "–"
 
 
 def _pool_row(comparison: Comparison, coverage: Coverage, label: str, smallest: str) -> PoolRow:
@@ -102,16 +102,18 @@ def _pool_row(comparison: Comparison, coverage: Coverage, label: str, smallest: 
     return PoolRow(label, f"{coverage.pools[label]:,}", "–" if taken is None else f"{taken:.4f}", ratio)
 
 
-def efficiency(seconds: Mapping[str, float | None], pools: Mapping[str, int], one: str, other: str) -> float:
+def efficiency(seconds: Mapping[str, float | None], pools: Mapping[str, int], first: str, second: str) -> float:
     """Compute TPER, the ratio of query times divided by the ratio of pool sizes. Both times must be known and not 0."""
-    times = [seconds[name] or 0.0 for name in (one, other)]
-    return (times[0] / times[1]) / (pools[one] / pools[other])
+    times = [seconds[name] or 0.0 for name in (first, second)]
+    return (times[0] / times[1]) / (pools[first] / pools[second])
 
 
 def _seconds(method: MethodResult) -> float | None:
     """Compute TPQ: mean seconds of retrieval over the timed questions, plus mean seconds of reading, if any."""
     if not method.latency.per_query:
         return None
-    readings = [one.reading for one in method.final if one.reading is not None and one.reading.error is None]
+    readings = [
+        answer.reading for answer in method.final if answer.reading is not None and answer.reading.error is None
+    ]
     reading = fmean(reading.usage.seconds for reading in readings) if readings else 0.0
     return fmean(method.latency.per_query.values()) / 1e3 + reading

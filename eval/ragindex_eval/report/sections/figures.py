@@ -29,18 +29,18 @@ def render_figures(comparison: Comparison) -> tuple[Plot, ...] | None:
     if not comparison.dataset.judged:
         return _plot_latency(comparison)
     metric = f"R@{comparison.ks[0]}"
-    found = [_plot_metric(comparison, metric), _plot_against_latency(comparison, metric)]
+    figures = [_plot_metric(comparison, metric), _plot_against_latency(comparison, metric)]
     if any(method.query_usage.money for method in comparison.methods):
-        found.append(_plot_against_money(comparison, metric))
+        figures.append(_plot_against_money(comparison, metric))
     measured = {name for method in comparison.methods for name in method.metrics}
-    found += [_plot_metric(comparison, name) for name in ("F1", "accuracy", "STR-EM") if name in measured][:1]
+    figures += [_plot_metric(comparison, name) for name in ("F1", "accuracy", "STR-EM") if name in measured][:1]
     if len(comparison.ks) > 1:
-        found.append(_plot_over_k(comparison))
+        figures.append(_plot_over_k(comparison))
     for by, words in GROUPINGS.items():
         groups = _groups(comparison, by, metric)
         if groups:
-            found.append(_plot_groups(metric, words, groups))
-    return tuple(found)
+            figures.append(_plot_groups(metric, words, groups))
+    return tuple(figures)
 
 
 def _make_plot(title: str, caption: str, drawing: str) -> Plot:
@@ -113,7 +113,7 @@ def _plot_groups(metric: str, words: str, groups: Sequence[DotGroup]) -> Plot:
 def _groups(comparison: Comparison, by: str, metric: str) -> list[DotGroup]:
     """Return a group of dots for every value of the breakdown, in its order."""
     methods = comparison.methods
-    values = list(dict.fromkeys(one.value for method in methods for one in method.breakdown if one.by == by))
+    values = list(dict.fromkeys(group.value for method in methods for group in method.breakdown if group.by == by))
     return [_group(methods, by, value, metric) for value in values]
 
 
@@ -129,7 +129,7 @@ def _group(methods: Sequence[MethodResult], by: str, value: str, metric: str) ->
 
 
 def _find_breakdown(method: MethodResult, by: str, value: str) -> Breakdown | None:
-    return next((one for one in method.breakdown if one.by == by and one.value == value), None)
+    return next((group for group in method.breakdown if group.by == by and group.value == value), None)
 
 
 def _make_dots(

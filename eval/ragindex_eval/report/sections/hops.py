@@ -104,16 +104,18 @@ def _largest_recall(comparison: Comparison) -> str | None:
 
 def _finest_breakdown(comparison: Comparison) -> str:
     """Return the finest breakdown that there is, "kind" or "hops"."""
-    return "kind" if any(one.by == "kind" for method in comparison.methods for one in method.breakdown) else "hops"
+    return "kind" if any(group.by == "kind" for method in comparison.methods for group in method.breakdown) else "hops"
 
 
 def _groups(comparison: Comparison) -> list[tuple[str, list[str]]]:
     """Return the values of the breakdowns, in their order, with the ids of their questions."""
     by, gold = _finest_breakdown(comparison), comparison.gold or {}
-    every = [one.value for method in comparison.methods for one in method.breakdown if one.by == by]
+    every = [group.value for method in comparison.methods for group in method.breakdown if group.by == by]
     judged = comparison.methods[0].per_query if comparison.methods else {}
     values = {id: _find_group(by, gold[id].kind) for id in judged if id in gold}
-    return [(value, [id for id, found in values.items() if found == value]) for value in dict.fromkeys(every)]
+    return [
+        (value, [id for id, of_question in values.items() if of_question == value]) for value in dict.fromkeys(every)
+    ]
 
 
 def _find_group(by: str, kind: str) -> str:
@@ -147,7 +149,7 @@ def _recall_cell(
     key = Markup(svg.key(number))  # noqa: S704  # drawn by us, holds no text
     if not values:
         return RecallCell(method.label, key, "–", "", ("–", "–", "–"))
-    part = next((one for one in method.breakdown if (one.by, one.value) == (by, value)), None)
+    part = next((group for group in method.breakdown if (group.by, group.value) == (by, value)), None)
     bounds = part.ci95.get(metric) if part and len(values) >= FEWEST else None
     interval = "" if bounds is None else " – ".join(map(percent, bounds))
     low, middle, high = map(percent, np.quantile(values, (0.25, 0.5, 0.75)).tolist())

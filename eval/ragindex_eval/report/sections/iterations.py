@@ -16,8 +16,7 @@ from ragindex_eval.report.sections.table import Column, MetricCell, meaning
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats import by_iteration
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, IterativeMethod
-from ragindex_eval.stats.mean_intervals import mean_interval
-from ragindex_eval.stats.resampling import SampleArray, cost_interval
+from ragindex_eval.stats.intervals import SampleArray, cost_interval, mean_interval
 
 _MOST_CURVES = 7  # the most that one plot holds
 _WIDE_TICK = 10_000  # from this value on, tick labels are too wide
@@ -76,18 +75,18 @@ class _ColumnKind:
 def render_iterations(comparison: Comparison) -> Iterations | None:
     """Make the table and plots; None if no method is iterative."""
     ks = [k for k in comparison.ks if k <= KEPT_IDS] if comparison.dataset.judged else []
-    found = [_measure(iterative, comparison, ks) for iterative in by_iteration.iterative_methods(comparison)]
-    if not found:
+    measured = [_measure(iterative, comparison, ks) for iterative in by_iteration.iterative_methods(comparison)]
+    if not measured:
         return None
-    others = _choose_others(comparison, [one.iterative for one in found], ks)
-    columns = [*map(_recall_column, ks), *(_TOKEN_COLUMNS if _any_tokens(found) else ()), _TIME_COLUMN]
-    lines = [line for one in found for line in _method_rows(one, columns)]
+    others = _choose_others(comparison, [measurement.iterative for measurement in measured], ks)
+    columns = [*map(_recall_column, ks), *(_TOKEN_COLUMNS if _any_tokens(measured) else ()), _TIME_COLUMN]
+    lines = [line for measurement in measured for line in _method_rows(measurement, columns)]
     for number, method in others:
         lines.append(_make_row(number, method, 1, "–", [MetricCell("–"), *(each.without(method) for each in columns)]))
-    told = (Column("questions", "those that took this iteration"), *(each.column for each in columns))
-    drawn = (_recall_plot(found, others, ks), _token_plot(found, others))
-    notes = (*_describe_ks(comparison, ks), *(note for one in found for note in _notes(one)))
-    return Iterations(told, tuple(lines), notes, tuple(one for one in drawn if one is not None))
+    head = (Column("questions", "those that took this iteration"), *(each.column for each in columns))
+    drawn = (_recall_plot(measured, others, ks), _token_plot(measured, others))
+    notes = (*_describe_ks(comparison, ks), *(note for measurement in measured for note in _notes(measurement)))
+    return Iterations(head, tuple(lines), notes, tuple(measurement for measurement in drawn if measurement is not None))
 
 
 def _measure(iterative: IterativeMethod, comparison: Comparison, ks: Sequence[int]) -> _Measurements:
@@ -111,8 +110,8 @@ def _mean_figures(values: SampleArray, interval: Callable[[SampleArray], Interva
         return []
     flat = values.reshape(questions, -1)
     several = questions > 1
-    found = [Figure(float(column.mean()), interval(column) if several else None) for column in flat.T]
-    return [tuple(found[n * columns : (n + 1) * columns]) for n in range(iterations)]
+    figures = [Figure(float(column.mean()), interval(column) if several else None) for column in flat.T]
+    return [tuple(figures[n * columns : (n + 1) * columns]) for n in range(iterations)]
 
 
 def _choose_others(
@@ -122,13 +121,13 @@ def _choose_others(
 
     Methods of the same family come first, then the best ones.
     """
-    families = {one.method.name.partition(".")[0] for one in methods}
-    by_number = {one.number for one in methods}
+    families = {numbered.method.name.partition(".")[0] for numbered in methods}
+    by_number = {numbered.number for numbered in methods}
     left = [(number, method) for number, method in enumerate(comparison.methods) if number not in by_number]
     metric = f"R@{ks[-1]}" if ks else ""
 
-    def order(one: tuple[int, MethodResult]) -> tuple[bool, float, int]:
-        return one[1].name.partition(".")[0] not in families, -one[1].metrics.get(metric, 0.0), one[0]
+    def order(numbered: tuple[int, MethodResult]) -> tuple[bool, float, int]:
+        return numbered[1].name.partition(".")[0] not in families, -numbered[1].metrics.get(metric, 0.0), numbered[0]
 
     return sorted(left, key=order)[: max(1, _MOST_CURVES - len(methods))]
 
@@ -152,10 +151,10 @@ def _make_row(
 def _recall_column(k: int) -> _ColumnKind:
     name = f"R@{k}"
 
-    def after(one: _Measurements, n: int) -> MetricCell:
-        if k not in one.recall:
+    def after(measurement: _Measurements, n: int) -> MetricCell:
+        if k not in measurement.recall:
             return MetricCell("–")
-        return _cell(one.recall[k][n - 1], percent)
+        return _cell(measurement.recall[k][n - 1], percent)
 
     def without(method: MethodResult) -> MetricCell:
         return _cell(Figure(method.metrics.get(name), method.ci95.get(name)), percent)
@@ -163,8 +162,10 @@ def _recall_column(k: int) -> _ColumnKind:
     return _ColumnKind(Column(name, f"{meaning(name)}, had it stopped after this iteration"), after, without)
 
 
-def _cost_column(title: str, said: str, at: int, without: Callable[[MethodResult], MetricCell]) -> _ColumnKind:
-    return _ColumnKind(Column(title, said), lambda one, n: _cell(one.spent[n - 1][at], _format_count), without)
+def _cost_column(title: str, about: str, at: int, without: Callable[[MethodResult], MetricCell]) -> _ColumnKind:
+    return _ColumnKind(
+        Column(title, about), lambda measurement, n: _cell(measurement.spent[n - 1][at], _format_count), without
+    )
 
 
 def _cell(figure: Figure, form: Callable[[float], str]) -> MetricCell:
@@ -220,8 +221,8 @@ def _describe_ks(comparison: Comparison, ks: Sequence[int]) -> list[str]:
     if not comparison.dataset.judged:
         return ["No question has gold documents: what each iteration found was not measured."]
     beyond = ", ".join(f"R@{k}" for k in comparison.ks if k not in ks)
-    kept = f"the first {KEPT_IDS} passages of each iteration are kept"
-    return [f"{beyond} {'is' if len(comparison.ks) - len(ks) == 1 else 'are'} not shown: {kept}."] if beyond else []
+    limit = f"the first {KEPT_IDS} passages of each iteration are kept"
+    return [f"{beyond} {'is' if len(comparison.ks) - len(ks) == 1 else 'are'} not shown: {limit}."] if beyond else []
 
 
 def _notes(measurements: _Measurements) -> Iterator[str]:
@@ -242,13 +243,13 @@ def _recall_plot(
     measurements: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], ks: Sequence[int]
 ) -> Plot | None:
     """Plot recall at the largest k of all methods; None without such a k or with one iteration."""
-    whole = [k for k in ks if all(k in measurement.recall for measurement in measurements)]
-    if not whole or _most_iterations(measurements) < 2:
+    measured_ks = [k for k in ks if all(k in measurement.recall for measurement in measurements)]
+    if not measured_ks or _most_iterations(measurements) < 2:
         return None
-    metric, title = f"R@{whole[-1]}", f"R@{whole[-1]} by iteration"
+    metric, title = f"R@{measured_ks[-1]}", f"R@{measured_ks[-1]} by iteration"
     series = [
         _make_curve(
-            measurement.iterative.method.label, measurement.iterative.number, measurement.recall[whole[-1]], 100
+            measurement.iterative.method.label, measurement.iterative.number, measurement.recall[measured_ks[-1]], 100
         )
         for measurement in measurements
     ]
@@ -276,8 +277,8 @@ def _token_plot(measurements: Sequence[_Measurements], others: Sequence[tuple[in
     times, unit = (0.001, "thousand tokens") if many_tokens else (1, "tokens")
     series = [
         curve
-        for at, said in ((TOKENS_READ, "in"), (TOKENS_WRITTEN, "out"))
-        for curve in _token_curves(measurements, others, at, said, times)
+        for at, direction in ((TOKENS_READ, "in"), (TOKENS_WRITTEN, "out"))
+        for curve in _token_curves(measurements, others, at, direction, times)
     ]
     caption = (
         "Read (in) and written (out) up to each iteration, the mean a question with 95 % intervals. Level lines are "
@@ -287,18 +288,22 @@ def _token_plot(measurements: Sequence[_Measurements], others: Sequence[tuple[in
 
 
 def _token_curves(
-    measurements: Sequence[_Measurements], others: Sequence[tuple[int, MethodResult]], at: int, said: str, times: float
+    measurements: Sequence[_Measurements],
+    others: Sequence[tuple[int, MethodResult]],
+    at: int,
+    direction: str,
+    times: float,
 ) -> Iterator[Curve]:
     """Yield the curves of input or output tokens; those of output tokens have hollow marks."""
     hollow = at * svg.COLOURS
     for measurement in measurements:
-        label = f"{measurement.iterative.method.label}, {said}"
+        label = f"{measurement.iterative.method.label}, {direction}"
         yield _make_curve(label, measurement.iterative.number + hollow, [row[at] for row in measurement.spent], times)
     for number, method in others:
         figure = _tokens(method, _TOKEN_NAMES[at])
         if figure.value:
             yield _make_level_line(
-                f"{method.label}, {said}", number + hollow, figure, _most_iterations(measurements), times
+                f"{method.label}, {direction}", number + hollow, figure, _most_iterations(measurements), times
             )
 
 

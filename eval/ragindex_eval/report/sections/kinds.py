@@ -49,8 +49,8 @@ class GroupTables:
 
 def render_kinds(comparison: Comparison) -> GroupTables | None:
     """Make a table for each way to group the questions; None if there is none."""
-    found = dict.fromkeys(one.by for one in comparison.methods[0].breakdown)
-    return GroupTables(tuple(_make_table(comparison, by) for by in found), FEWEST) if found else None
+    groupings = dict.fromkeys(group.by for group in comparison.methods[0].breakdown)
+    return GroupTables(tuple(_make_table(comparison, by) for by in groupings), FEWEST) if groupings else None
 
 
 def group_name(by: str, value: str) -> str:
@@ -60,18 +60,18 @@ def group_name(by: str, value: str) -> str:
 
 def _make_table(comparison: Comparison, by: str) -> GroupTable:
     metrics = metrics_shown(comparison)
-    every = [one for method in comparison.methods for one in method.breakdown if one.by == by]
-    costs = [cost for cost in _COSTS if any(_tokens(one) or one.calls for one in every)]
+    every = [group for method in comparison.methods for group in method.breakdown if group.by == by]
+    costs = [cost for cost in _COSTS if any(_tokens(group) or group.calls for group in every)]
     columns = (*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *_TIMES, *costs)
     groups = []
-    for value in dict.fromkeys(one.value for one in every):
+    for value in dict.fromkeys(group.value for group in every):
         rows = tuple(
             MethodRow(method.label, Markup(svg.key(number)), _cells(part, metrics, bool(costs)))  # noqa: S704  # drawn by us
             for number, method in enumerate(comparison.methods)
             for part in method.breakdown
             if (part.by, part.value) == (by, value)
         )
-        questions = next(one.questions for one in every if one.value == value)
+        questions = next(group.questions for group in every if group.value == value)
         groups.append(QuestionGroup(f"{group_name(by, value)} · {many(questions, 'question')}", rows))
     return GroupTable(GROUPINGS[by], columns, tuple(groups))
 

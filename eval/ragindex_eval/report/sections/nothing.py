@@ -19,11 +19,11 @@ def render_nothing(comparison: Comparison) -> tuple[NothingRow, ...] | None:
     """Make the rows; None if no questions are marked as unanswerable."""
     rows = tuple(
         NothingRow(
-            one.label,
-            one.rightly.describe(),
-            one.wrongly.describe(),
-            "none" if one.threshold is None else f"{one.threshold:.4g}",
+            row.label,
+            row.rightly.describe(),
+            row.wrongly.describe(),
+            "none" if row.threshold is None else f"{row.threshold:.4g}",
         )
-        for one in comparison.finds_nothing
+        for row in comparison.finds_nothing
     )
     return rows or None

@@ -39,26 +39,28 @@ def render_overview(study: Study) -> Overview | None:
         return None
     tables = [table.render_table(comparison) for comparison in study.comparisons]
     together = [column for column in tables[0].columns if column not in table.LATENCY_COLUMNS]
-    shared = [column for column in together if all(column in one.columns for one in tables)]
+    shared = [column for column in together if all(column in compared.columns for compared in tables)]
     lines = [
         line
-        for number, (one, made) in enumerate(zip(study.comparisons, tables, strict=True), start=1)
-        for line in _make_rows(one, made, shared, f"c{number}")
+        for number, (compared, of_comparison) in enumerate(zip(study.comparisons, tables, strict=True), start=1)
+        for line in _make_rows(compared, of_comparison, shared, f"c{number}")
     ]
     return Overview(tuple(shared), tuple(lines))
 
 
-def _make_rows(comparison: Comparison, made: table.Table, shared: Sequence[Column], anchor: str) -> list[OverviewRow]:
-    kept = [made.columns.index(column) for column in shared]
+def _make_rows(
+    comparison: Comparison, of_comparison: table.Table, shared: Sequence[Column], anchor: str
+) -> list[OverviewRow]:
+    places = [of_comparison.columns.index(column) for column in shared]
     return [
         OverviewRow(
             anchor,
             comparison.dataset.name,
             without_folders(comparison.encoder),
             comparison.seed,
-            len(made.rows) if number == 0 else 0,
+            len(of_comparison.rows) if number == 0 else 0,
             row.label,
-            tuple(row.cells[at] for at in kept),
+            tuple(row.cells[at] for at in places),
         )
-        for number, row in enumerate(made.rows)
+        for number, row in enumerate(of_comparison.rows)
     ]

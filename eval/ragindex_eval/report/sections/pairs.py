@@ -48,8 +48,8 @@ def render_pairs(comparison: Comparison) -> tuple[Matrix, ...] | None:
     """Make a matrix for each metric, opened for the first metric and latency; None if there are no pairs."""
     quality = metrics_shown(comparison)
     order = [*quality[:1], LATENCY, *COSTS, *quality[1:]]
-    found = [_matrix(comparison, metric, number < 2) for number, metric in enumerate(order)]
-    return tuple(matrix for matrix in found if matrix.pairs) or None
+    matrices = [_matrix(comparison, metric, number < 2) for number, metric in enumerate(order)]
+    return tuple(matrix for matrix in matrices if matrix.pairs) or None
 
 
 def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
@@ -59,9 +59,9 @@ def _matrix(comparison: Comparison, metric: str, opened: bool) -> Matrix:
     rows = tuple(tuple(_cell(comparison, known.get((a, b)), same=a == b) for b in labels) for a in labels)
     quality = f"{metric.replace('_', ' ')}, percentage points"
     title = _COSTS.get(metric, quality)
-    told = sum(differ(comparison, pair.a, pair.b, metric) for pair in of_metric)
+    differing = sum(differ(comparison, pair.a, pair.b, metric) for pair in of_metric)
     called = "faster or slower" if metric == LATENCY else "significantly different"
-    return Matrix(title, metric, labels, rows, told, called, len(of_metric), opened)
+    return Matrix(title, metric, labels, rows, differing, called, len(of_metric), opened)
 
 
 def _cell(comparison: Comparison, pair: MethodPair | None, *, same: bool) -> PairCell:

@@ -132,12 +132,12 @@ def render_questions(comparison: Comparison) -> Questions | None:
 def find_missed(comparison: Comparison) -> list[int]:
     """Return the numbers of the questions for which no method finds a gold document, at the largest k."""
     name = f"R@{comparison.ks[-1]}"
-    found = []
+    missed = []
     for at, query in enumerate(comparison.queries):
         scores = [method.per_query.get(query.id, {}).get(name) for method in comparison.methods]
         if scores and all(score == 0 for score in scores):
-            found.append(at)
-    return found
+            missed.append(at)
+    return missed
 
 
 def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
@@ -145,14 +145,14 @@ def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
 
     The spread is the range at the first k, and the sum of the standard deviations over all k.
     """
-    names, found = [f"R@{k}" for k in comparison.ks], {}
+    names, spreads = [f"R@{k}" for k in comparison.ks], {}
     for at, query in enumerate(comparison.queries):
         scores = [method.per_query[query.id] for method in comparison.methods if query.id in method.per_query]
         by_k = [[score.get(name, 0.0) for score in scores] for name in names] if scores else []
         if any(max(values) > min(values) for values in by_k):
             every = sum(statistics.pstdev(values) for values in by_k)
-            found[at] = (max(by_k[0]) - min(by_k[0]), every)
-    return found
+            spreads[at] = (max(by_k[0]) - min(by_k[0]), every)
+    return spreads
 
 
 def _question_detail(comparison: Comparison, at: int) -> QuestionDetail:
@@ -160,24 +160,27 @@ def _question_detail(comparison: Comparison, at: int) -> QuestionDetail:
     gold = None if comparison.gold is None else comparison.gold.get(query.id)
     grades, equal = judgements(comparison.gold, query.id), twins(comparison.gold, query.id)
     answers = [method.final[at] for method in methods]
-    counts = Counter(id for answer in answers for id in _first_documents(answer))
-    found = tuple(
+    found_by_method = ({id for hit in answer.hits[:_HITS] for id in hit.doc_ids} for answer in answers)
+    counts = Counter(id for documents in found_by_method for id in documents)
+    findings = tuple(
         _method_findings(comparison, number, method, answer, (grades, equal), counts)
         for number, (method, answer) in enumerate(zip(methods, answers, strict=True))
     )
     other_texts = gold.alternatives if gold else frozenset()
     wanted = tuple(_gold_document(comparison, id, equal, other_texts) for id in sorted(grades)[:_GOLD])
-    kind, said = (gold.kind, gold.answers) if gold else ("", ())
+    kind, answer_texts = (gold.kind, gold.answers) if gold else ("", ())
     spread = _format_spread(methods, query, f"R@{comparison.ks[0]}") if grades else ""
     id = shown(f"{query.id} · {gold.source_id}" if gold and gold.source_id else query.id, 2 * _ID)
-    answers_shown = tuple(shown(answer, _TITLE) for answer in said[:_ANSWERS])
+    answers_shown = tuple(shown(answer, _TITLE) for answer in answer_texts[:_ANSWERS])
     pairs = comparison.near_gold.get(query.id, {})
     near = tuple(
         f"{shown(other, _ID)} has nearly the text of {shown(missed, _ID)}" for other, missed in [*pairs.items()][:_GOLD]
     )
     more = max(0, len(grades) - _GOLD)
     in_part = tuple(describe_read_shares(comparison, grades)[:_GOLD])
-    return QuestionDetail(query.text, id, shown(kind, _ID), spread, wanted, more, answers_shown, found, near, in_part)
+    return QuestionDetail(
+        query.text, id, shown(kind, _ID), spread, wanted, more, answers_shown, findings, near, in_part
+    )
 
 
 def describe_read_shares(comparison: Comparison, ids: Iterable[str]) -> list[str]:
@@ -202,10 +205,6 @@ def _format_spread(methods: Sequence[MethodResult], query: Query, metric: str) -
     return f"{percent(min(values))} to {percent(max(values))}" if values else ""
 
 
-def _first_documents(answer: MethodAnswer) -> set[str]:
-    return {id for hit in answer.hits[:_HITS] for id in hit.doc_ids}
-
-
 def _method_findings(
     comparison: Comparison,
     number: int,
@@ -216,13 +215,13 @@ def _method_findings(
 ) -> MethodFindings:
     metrics = method.per_query.get(answer.query_id, {})
     figure = percent(metrics[name]) if (name := f"R@{comparison.ks[0]}") in metrics else ""
-    others, held = counts if len(comparison.methods) > 1 else {}, {*gold[0], *gold[1]}
+    others, gold_ids = counts if len(comparison.methods) > 1 else {}, {*gold[0], *gold[1]}
     return MethodFindings(
         label=method.label,
         key=Markup(svg.key(number)),  # noqa: S704  # drawn by us, holds no text
         figure=figure,
         ranks=_format_ranks(answer, *gold, comparison.ks[-1]),
-        hits=tuple(_hit_row(rank, hit, held, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
+        hits=tuple(_hit_row(rank, hit, gold_ids, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
         steps=tuple(_step_row(step) for step in answer.trace[:_STEPS]),
         more_steps=max(0, len(answer.trace) - _STEPS),
         notes=tuple(shown(note, _QUERY) for note in answer.notes[:_ANSWERS]),
@@ -238,21 +237,17 @@ def _format_answer(answer: MethodAnswer, metrics: Mapping[str, float]) -> str:
         return ""
     if read.error is not None:
         return shown(f"not read: {without_folders(read.error)}", _QUERY)
-    said = shown(read.answer, _TITLE) or "no answer"
-    about = [*([] if read.found else ["not held by what was found"]), *_format_first_metric(metrics)]
-    return f"{said} ({'; '.join(about)})" if about else said
-
-
-def _format_first_metric(metrics: Mapping[str, float]) -> list[str]:
-    found = [f"{name} {percent(metrics[name])}" for name in ("F1", "accuracy", "STR-EM") if name in metrics]
-    return found[:1]
+    answer_text = shown(read.answer, _TITLE) or "no answer"
+    scores = [f"{name} {percent(metrics[name])}" for name in ("F1", "accuracy", "STR-EM") if name in metrics]
+    about = [*([] if read.found else ["not held by what was found"]), *scores[:1]]
+    return f"{answer_text} ({'; '.join(about)})" if about else answer_text
 
 
 def _format_ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str], k: int) -> str:
     """Format the ranks of the gold documents, and how many are missing; "" if there is no gold."""
-    found = sorted(gold_ranks((hit.doc_ids for hit in answer.hits), grades, equal).values())
-    missing = len(grades) - len(found)
-    there = [f"gold at rank {_join(map(str, found), _GOLD)}"] if found else []
+    ranks = sorted(gold_ranks((hit.doc_ids for hit in answer.hits), grades, equal).values())
+    missing = len(grades) - len(ranks)
+    there = [f"gold at rank {_join(map(str, ranks), _GOLD)}"] if ranks else []
     absent = [f"{missing} of {len(grades)} gold not in the first {k} hits"] if missing else []
     return "; ".join([*there, *absent])
 

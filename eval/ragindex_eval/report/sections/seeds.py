@@ -31,19 +31,21 @@ def render_seeds(study: Study) -> tuple[SeedTable, ...] | None:
     """Make the tables; None if no comparison was repeated with another seed, or nothing is judged."""
     shown = list(dict.fromkeys(name for comparison in study.comparisons for name in metrics_shown(comparison)))
     metrics = [name for name in shown if not name.startswith("one_doc")]
-    found = tuple(_seed_table(group, metrics) for group in spread.group_by_seed(study) if group.spreads)
-    return found or None
+    tables = tuple(_seed_table(group, metrics) for group in spread.group_by_seed(study) if group.spreads)
+    return tables or None
 
 
 def _seed_table(group: spread.SeedGroup, metrics: list[str]) -> SeedTable:
-    by_figure = {(one.label, one.metric): one for one in group.spreads}
-    labels = list(dict.fromkeys(one.label for one in group.spreads))
+    by_figure = {(figure.label, figure.metric): figure for figure in group.spreads}
+    labels = list(dict.fromkeys(figure.label for figure in group.spreads))
     rows = tuple((label, tuple(_spread_cell(by_figure.get((label, name))) for name in metrics)) for label in labels)
     columns = tuple(Column(name.replace("_", " "), meaning(name)) for name in metrics)
     return SeedTable(without_folders(f"{group.dataset}, encoder {group.encoder}"), group.seeds, columns, rows)
 
 
-def _spread_cell(one: spread.SeedSpread | None) -> SpreadCell:
-    if one is None:
+def _spread_cell(figure: spread.SeedSpread | None) -> SpreadCell:
+    if figure is None:
         return SpreadCell("–", "", "")
-    return SpreadCell(percent(one.mean), percent(one.deviation), f"{percent(one.least)} – {percent(one.most)}")
+    return SpreadCell(
+        percent(figure.mean), percent(figure.deviation), f"{percent(figure.least)} – {percent(figure.most)}"
+    )

@@ -119,19 +119,21 @@ def metrics_shown(comparison: Comparison) -> list[str]:
     recall, and the answer metrics of `select_shown`.
     """
     ks, every = comparison.ks, [method.metrics for method in comparison.methods]
-    of_answers = select_shown({name for found in every for name in found})
+    of_answers = select_shown({name for metrics_of in every for name in metrics_of})
     if not comparison.dataset.judged:
         return of_answers
-    one = middle_k(ks)
-    differing = [k for k in ks if any(found.get(f"one_doc_R@{k}") != found.get(f"R@{k}") for found in every)]
+    middle = middle_k(ks)
+    differing = [
+        k for k in ks if any(metrics_of.get(f"one_doc_R@{k}") != metrics_of.get(f"R@{k}") for metrics_of in every)
+    ]
     names = [
         *(f"R@{k}" for k in ks),
         *(f"evidence_R@{k}" for k in ks),
-        f"full_R@{one}",
-        f"nDCG@{one}",
+        f"full_R@{middle}",
+        f"nDCG@{middle}",
         *(f"one_doc_R@{k}" for k in differing),
     ]
-    return [*(name for name in names if any(name in found for found in every)), *of_answers]
+    return [*(name for name in names if any(name in metrics_of for metrics_of in every)), *of_answers]
 
 
 def meaning(metric: str) -> str:
@@ -180,8 +182,8 @@ def _optional_cost(
     """
 
     def cell(method: MethodResult, fastest: bool) -> MetricCell:
-        found, about = value(method), "~" if estimated(method) else ""
-        return MetricCell("–" if found is None else f"{about}{form(found)}")
+        cost, about = value(method), "~" if estimated(method) else ""
+        return MetricCell("–" if cost is None else f"{about}{form(cost)}")
 
     return _CostColumn(Column(title, meaning), cell, False, value)
 

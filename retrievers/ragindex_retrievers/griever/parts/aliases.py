@@ -57,10 +57,10 @@ def likeness(name: Name, other: Name) -> AliasEvidence | None:
     )
 
 
-def _are_told_apart(one: Name, other: Name) -> bool:
+def _are_told_apart(first: Name, second: Name) -> bool:
     """Return whether generation or form of state tell two names apart: father and son, kingdom and republic."""
-    generations = {one.generation, other.generation} - {""}
-    forms = [{left for left in name.left if left.endswith(" of")} for name in (one, other)]
+    generations = {first.generation, second.generation} - {""}
+    forms = [{left for left in name.left if left.endswith(" of")} for name in (first, second)]
     return len(generations) > 1 or (all(forms) and forms[0] != forms[1])
 
 
@@ -124,8 +124,8 @@ def _compare_acronym(short: Name, long: Name) -> AliasEvidence | None:
     return AliasEvidence("acronym", 0.85, where="together" if unsure else "agreeing")
 
 
-def _compare_persons(one: Name, other: Name) -> AliasEvidence | None:
-    short, long = sorted((one, other), key=lambda name: (len(name.parts), len(name.head), name.head))
+def _compare_persons(first: Name, second: Name) -> AliasEvidence | None:
+    short, long = sorted((first, second), key=lambda name: (len(name.parts), len(name.head), name.head))
     if not (long.person and short.parts and short.parts[-1] == long.parts[-1]) or (
         short.generation and not long.generation
     ):
@@ -149,25 +149,25 @@ def _contains_names(few: Sequence[str], many: Sequence[str]) -> bool:
 # ---------------------------------------------------------------- names with near vectors
 
 
-def alike(one: Name, other: Name) -> bool:
+def alike(first: Name, second: Name) -> bool:
     """Return whether two names with different words are written alike: in another order, or with a spelling slip.
 
     Only small words may be left out; numbers and qualifiers must agree. Common nouns are never alike.
     """
-    names = (one, other)
-    if one.key == other.key or _are_told_apart(one, other) or one.generation != other.generation:
+    names = (first, second)
+    if first.key == second.key or _are_told_apart(first, second) or first.generation != second.generation:
         return False
     if not all(name.words and name.head[0].isupper() for name in names):
         return False
-    if [folded(text) for text in one.beside] != [folded(text) for text in other.beside]:
+    if [folded(text) for text in first.beside] != [folded(text) for text in second.beside]:
         return False
     bags = [
         sorted(word for word in folded(_POSSESSIVE.sub("", name.head)) if word not in _SMALL_WORDS) for name in names
     ]
     if bags[0] == bags[1]:
         return len(bags[0]) > 1
-    same_length = len(one.words) == len(other.words)
-    return same_length and all(a == b or slip(a, b) for a, b in zip(one.words, other.words, strict=True))
+    same_length = len(first.words) == len(second.words)
+    return same_length and all(a == b or slip(a, b) for a, b in zip(first.words, second.words, strict=True))
 
 
 def slip(first: str, other: str) -> bool:

@@ -71,8 +71,8 @@ class JudgedSameAs(AskingPart[Collection]):
 
         A pair without a usable answer is counted and left out, and the next sync asks again.
         """
-        found, near, triples = context.inputs
-        pairs = {**_read_pairs(near, found=False), **_read_pairs(found, found=True)}
+        same, near, triples = context.inputs
+        pairs = {**_read_pairs(near, found=False), **_read_pairs(same, found=True)}
         judged = [pairs[id] for id in sorted(pairs)]
         statements = _read_statements(triples, judged)
         inputs = {pair["id"]: {"names": _describe_names(pair, statements), "found": pair["found"]} for pair in judged}
@@ -96,7 +96,7 @@ def _read_pairs(records: Collection, *, found: bool) -> dict[str, NameRow]:
 
 
 def _describe_judgement(judged: Sequence[NameRow], joined: Sequence[NameRow]) -> str:
-    likely, near = ([pair for pair in judged if pair["found"] is found] for found in (True, False))
+    likely, near = ([pair for pair in judged if pair["found"] is was_found] for was_found in (True, False))
     count = sum(pair["found"] for pair in joined)
     return (
         f"{count:,} of {len(likely):,} pairs of names that same_as found are taken for one, and "

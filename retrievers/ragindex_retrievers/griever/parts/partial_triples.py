@@ -199,7 +199,26 @@ def _build_partials(
                 for row in _merge_rows(entity, predicate, inverse, list(rows), part.scope)
             ]
             if partials:
-                yield _build_records(partials, documents)
+                known = [{id: documents[id] for id in partial.doc_ids if documents[id]} for partial in partials]
+                columns = {
+                    "id": pa.array([partial.id for partial in partials], pa.string()),
+                    "kind": pa.array(["partial_triple"] * len(partials), pa.string()),
+                    "title": pa.array([""] * len(partials), pa.string()),
+                    "text": pa.array([partial.text for partial in partials], pa.string()),
+                    "metadata": pa.array(
+                        [json.dumps(metadata, ensure_ascii=False) if metadata else "" for metadata in known],
+                        pa.string(),
+                    ),
+                    "predicate": pa.array([partial.predicate for partial in partials], pa.string()),
+                    "passage_ids": pa.array([partial.passage_ids for partial in partials], TEXTS),
+                    "doc_ids": pa.array([partial.doc_ids for partial in partials], TEXTS),
+                    "subject": pa.array([[partial.entity] for partial in partials], TEXTS),
+                    "objects": pa.array([partial.objects for partial in partials], TEXTS),
+                    "in_inverse": pa.array([float(partial.inverse) for partial in partials], pa.float64()),
+                    "frequency": pa.array([float(partial.frequency) for partial in partials], pa.float64()),
+                    **build_filter_fields([documents[id] for id in partial.doc_ids] for partial in partials),
+                }
+                yield pa.record_batch(columns)
 
 
 def _read_triples(triples: Collection, where: Filter | None) -> tuple[pa.Table, dict[str, Metadata]]:
@@ -262,25 +281,3 @@ def _merge_rows(
             sorted({row["doc_id"] for row in own}),
             len(rows),
         )
-
-
-def _build_records(partials: Sequence[_Partial], documents: Mapping[str, Metadata]) -> pa.RecordBatch:
-    known = [{id: documents[id] for id in partial.doc_ids if documents[id]} for partial in partials]
-    columns = {
-        "id": pa.array([partial.id for partial in partials], pa.string()),
-        "kind": pa.array(["partial_triple"] * len(partials), pa.string()),
-        "title": pa.array([""] * len(partials), pa.string()),
-        "text": pa.array([partial.text for partial in partials], pa.string()),
-        "metadata": pa.array(
-            [json.dumps(metadata, ensure_ascii=False) if metadata else "" for metadata in known], pa.string()
-        ),
-        "predicate": pa.array([partial.predicate for partial in partials], pa.string()),
-        "passage_ids": pa.array([partial.passage_ids for partial in partials], TEXTS),
-        "doc_ids": pa.array([partial.doc_ids for partial in partials], TEXTS),
-        "subject": pa.array([[partial.entity] for partial in partials], TEXTS),
-        "objects": pa.array([partial.objects for partial in partials], TEXTS),
-        "in_inverse": pa.array([float(partial.inverse) for partial in partials], pa.float64()),
-        "frequency": pa.array([float(partial.frequency) for partial in partials], pa.float64()),
-        **build_filter_fields([documents[id] for id in partial.doc_ids] for partial in partials),
-    }
-    return pa.record_batch(columns)

@@ -206,9 +206,9 @@ class Holding(NamedTuple):
     passages: tuple[int, ...]
 
 
-def pair_id(one: str, other: str) -> str:
+def pair_id(first: str, second: str) -> str:
     """Return the record id of a pair of names by their keys, in either order."""
-    return digest(sorted((one, other)))
+    return digest(sorted((first, second)))
 
 
 def _drop_refuted(mentions: NameMentions, near: Iterator[AliasCandidate]) -> Iterator[AliasCandidate]:

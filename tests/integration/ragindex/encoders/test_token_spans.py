@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from made_extractions import imported, openie, spelt
 
 from examples import examples
-from ragindex.encoders.common import normalize_rows
-from ragindex.encoders.token_spans import check_token_embeddings
 from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.encoders.vectors import check_token_embeddings, normalize_rows
 from ragindex.errors import UsageError
 from ragindex.interfaces import Encoder, Floats, TokenEmbeddings
 from ragindex.plugins import registry

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_extractions import imported, openie, spelt
 
-from ragindex.encoders import token_spans
+from ragindex.encoders import vector_cache
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
@@ -124,7 +124,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
 ) -> None:
     """And no name, passage or triple is encoded while asking."""
     batches: list[Sequence[str]] = []
-    check = token_spans.check_token_embeddings
+    check = vector_cache.check_token_embeddings
 
     def counted(encoder: str, dimensions: int, texts: Sequence[str], embeddings: Any) -> Any:
         batches.append(tuple(texts))
@@ -137,7 +137,7 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     def none(self: CachedEncoder, texts: Sequence[str]) -> Floats:
         raise AssertionError(f"{texts} were encoded as documents")
 
-    monkeypatch.setattr(token_spans, "check_token_embeddings", counted)
+    monkeypatch.setattr(vector_cache, "check_token_embeddings", counted)
     monkeypatch.setattr(CachedEncoder, "_vectors", no_more)
     monkeypatch.setattr(CachedEncoder, "encode_each", none)
     question = "Where was the woman who married the publisher of The North Star born?"

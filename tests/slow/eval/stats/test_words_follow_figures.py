@@ -14,7 +14,7 @@ from ragindex_eval.report.sections import pairs, table
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison
 from ragindex_eval.stats.conclusions import DRIFT, better, leaders
 from ragindex_eval.stats.first_sentence import state_conclusion
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.intervals import LEVEL
 
 FASTER = re.compile(
     r"Of (.+?), (\w+) is fastest: ([\d.,]+) times as fast as (\w+) \([\d.,]+ to [\d.,]+, geometric mean\)"

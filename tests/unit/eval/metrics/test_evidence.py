@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from ragindex.corpus.json_reader import Item
 from ragindex.errors import DataError
 from ragindex.types import Document, Position
-from ragindex_eval.data.evidence import find_evidence
-from ragindex_eval.data.gold import EvidencePlace, Gold
+from ragindex_eval.data.gold import EvidencePlace, Gold, find_evidence
 from ragindex_eval.metrics.evidence import TokensToRecall, evidence_recall, find_ranks, recall_steps, tokens_to_recall
 
 TEXT = "The pier opens\n  at nine.  It closes at six. It opens again."

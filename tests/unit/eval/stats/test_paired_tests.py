@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from examples import examples
+from ragindex_eval.stats.intervals import LEVEL
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
-from ragindex_eval.stats.resampling import LEVEL
 
 
 def run_all(rows: object, largest: float | None = 1.0, draws: int = 1_000) -> PairedTests:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.prediction_powered import estimate_mean, tune_weight
-from ragindex_eval.stats.resampling import SampleArray
 
 HUMAN = np.array([1, 0.5, 0.75, 1, 0.25, 1, 0.5, 0, 1, 0.75])
 MODEL = np.array([1, 0.25, 1, 1, 0.25, 0.75, 0.75, 0.25, 1, 0.5])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from naive_race import naive_race
 
+from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.race import Decisions, RaceRules, run_races
-from ragindex_eval.stats.resampling import SampleArray
 
 RACES = 400
 

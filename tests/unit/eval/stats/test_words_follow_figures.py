@@ -16,7 +16,7 @@ from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.model import LATENCY, Comparison, Study
 from ragindex_eval.stats.conclusions import DRIFT, differ
 from ragindex_eval.stats.first_sentence import state_conclusion
-from ragindex_eval.stats.resampling import LEVEL
+from ragindex_eval.stats.intervals import LEVEL
 
 EQUAL = {"a": [1.0, 0.0] * 100, "b": [1.0, 0.0] * 100}
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragindex_eval.stats.percentile_bounds import percentile_bounds, percentile_interval
-from ragindex_eval.stats.resampling import cost_interval
+from ragindex_eval.stats.intervals import cost_interval, percentile_bounds, percentile_interval
 
 
 @pytest.mark.parametrize("questions", [20, 100, 700])
