@@ -1,8 +1,10 @@
 """`links` over corpora written by hand: which passages are linked and how much, what is explained, and files."""
 
 from collections.abc import Sequence
+from itertools import count
 from math import log, sqrt
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from built_retriever import built_retriever
@@ -13,6 +15,7 @@ from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex
 from ragindex.types import Chunking, Document, MetadataValue, Query, Retrieval, Section, Triple
+from ragindex_retrievers.links import method as method_module
 from ragindex_retrievers.links.lookups import Link, LinkLookups
 from ragindex_retrievers.links.method import Links
 from ragindex_retrievers.links.passage_links import PassageLinks
@@ -154,6 +157,18 @@ def test_a_passage_that_the_question_names_gets_a_bonus(harbour: Index) -> None:
         "film": 0.0,
         "otter": 0.0,
     }
+
+
+def test_steps_have_the_time_they_took(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = count(1.0)  # a second passes between two readings of the clock
+    monkeypatch.setattr(method_module, "time", SimpleNamespace(perf_counter=lambda: next(readings)))
+    steps = ask(harbour, Links(hops=2), "a film that was shot").trace
+    assert [(step.iteration, step.index, step.ms) for step in steps] == [
+        (1, "text", 500.0),  # both searches run at once: each has half
+        (1, "vectors", 500.0),
+        (1, "links", 1000.0),
+        (2, "links", 1000.0),
+    ]
 
 
 def test_hyperlinks_of_files(workspace: Index, tmp_path: Path) -> None:
