@@ -129,6 +129,8 @@ def test_what_a_linked_passage_adds_to_the_question_counts(harbour: Index) -> No
     gained = pytest.approx(base + 1.0 * base)
     assert [hit.score for hit in found.hits] == [gained, 1.0, 0.0, 0.0]
     assert found.trace[-1].note == "ada is mentioned by film (ada lund); adds born"
+    longer = ask(harbour, method.format(kept=0), "film shot city tellin born")
+    assert longer.trace[-1].note == "ada is mentioned by film (ada lund); adds born, tellin"  # what adds most is first
     kept = ask(harbour, method.format(kept=1), question)
     assert [(hit.id, hit.score) for hit in kept.hits] == [("film", gained), ("ada", gained), ("otter", 0), ("town", 0)]
 
