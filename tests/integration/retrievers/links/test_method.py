@@ -110,6 +110,13 @@ def test_a_linked_passage_gains_a_share_of_its_seed(harbour: Index) -> None:
     assert two.trace[-1].note == "town is mentioned by ada (tellin)"
 
 
+def test_words_of_a_question_are_those_of_the_language_of_the_index(tmp_path: Path) -> None:
+    german = Index.open(tmp_path / "w", language="german", encoder=Letters(), chunking=None, create=True)
+    german.add([Document("a", "Hafen", "Am Meer."), Document("b", "Not", "Im Tal.")])
+    found = ask(german, LEXICAL, "Not am Hafen")  # a noun that is spelled like a stop word of English
+    assert {hit.id: hit.score for hit in found.hits} == {"a": 1.0, "b": 1.0}
+
+
 def test_backward_links_weigh_less(harbour: Index) -> None:
     found = ask(harbour, LEXICAL, "which town")
     assert {hit.id: hit.score for hit in found.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
