@@ -117,6 +117,14 @@ def test_words_of_a_question_are_those_of_the_language_of_the_index(tmp_path: Pa
     assert {hit.id: hit.score for hit in found.hits} == {"a": 1.0, "b": 1.0}
 
 
+@pytest.mark.parametrize(("words_before", "scored"), [(63, True), (64, False)])
+def test_the_first_64_words_of_a_question_are_scored(words_before: int, scored: bool, harbour: Index) -> None:
+    question = " ".join(["film", *(f"unknown{number}" for number in range(1, words_before)), "otter"])
+    scores = {hit.id: hit.score for hit in ask(harbour, "links(weight=0,seeds=0,title_bonus=0)", question).hits}
+    assert (scores["otter"] > 0) == scored
+    assert scores["film"] > 0
+
+
 def test_backward_links_weigh_less(harbour: Index) -> None:
     found = ask(harbour, LEXICAL, "which town")
     assert {hit.id: hit.score for hit in found.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
