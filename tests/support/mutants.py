@@ -95,8 +95,9 @@ class Collected:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure the tests, then run each mutant in a process of its own."""
         items = {item.nodeid: item for item in session.items}
-        measured, libraries = run_forked(lambda: (dict(self._measure(list(items.values()))), _list_libraries()), _HOUR)
-        for name in libraries:  # so that not each process imports what tests import late
+        work = lambda: (dict(self._measure(list(items.values()))), _list_modules(self.path))  # noqa: E731
+        measured, modules = run_forked(work, _HOUR)
+        for name in modules:  # so that not each process imports what tests import late, and mutants have functions
             with suppress(ImportError):
                 import_module(name)
         usable = {name: test for name, test in measured.items() if not test["failed"]}
@@ -178,10 +179,10 @@ class Collected:
         items[place].config.hook.pytest_runtest_protocol(item=items[place], nextitem=following)
 
 
-def _list_libraries() -> list[str]:
-    """Return the imported modules that belong to no source of this project."""
+def _list_modules(path: str) -> list[str]:
+    """Return the imported modules that belong to no source of this project, and the one at `path`."""
     files = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
-    return sorted(name for name, file in files.items() if "site-packages" in file)
+    return sorted(name for name, file in files.items() if "site-packages" in file or file == path)
 
 
 def _file(function: types.FunctionType) -> str:

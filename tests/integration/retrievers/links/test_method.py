@@ -1,8 +1,10 @@
 """`links` over corpora written by hand: which passages are linked and how much, what is explained, and files."""
 
 from collections.abc import Sequence
+from itertools import count
 from math import log, sqrt
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from built_retriever import built_retriever
@@ -13,6 +15,7 @@ from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex
 from ragindex.types import Chunking, Document, MetadataValue, Query, Retrieval, Section, Triple
+from ragindex_retrievers.links import method as method_module
 from ragindex_retrievers.links.lookups import Link, LinkLookups
 from ragindex_retrievers.links.method import Links
 from ragindex_retrievers.links.passage_links import PassageLinks
@@ -107,6 +110,21 @@ def test_a_linked_passage_gains_a_share_of_its_seed(harbour: Index) -> None:
     assert two.trace[-1].note == "town is mentioned by ada (tellin)"
 
 
+def test_words_of_a_question_are_those_of_the_language_of_the_index(tmp_path: Path) -> None:
+    german = Index.open(tmp_path / "w", language="german", encoder=Letters(), chunking=None, create=True)
+    german.add([Document("a", "Hafen", "Am Meer."), Document("b", "Not", "Im Tal.")])
+    found = ask(german, LEXICAL, "Not am Hafen")  # a noun that is spelled like a stop word of English
+    assert {hit.id: hit.score for hit in found.hits} == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize(("words_before", "scored"), [(63, True), (64, False)])
+def test_the_first_64_words_of_a_question_are_scored(words_before: int, scored: bool, harbour: Index) -> None:
+    question = " ".join(["film", *(f"unknown{number}" for number in range(1, words_before)), "otter"])
+    scores = {hit.id: hit.score for hit in ask(harbour, "links(weight=0,seeds=0,title_bonus=0)", question).hits}
+    assert (scores["otter"] > 0) == scored
+    assert scores["film"] > 0
+
+
 def test_backward_links_weigh_less(harbour: Index) -> None:
     found = ask(harbour, LEXICAL, "which town")
     assert {hit.id: hit.score for hit in found.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
@@ -126,6 +144,8 @@ def test_what_a_linked_passage_adds_to_the_question_counts(harbour: Index) -> No
     gained = pytest.approx(base + 1.0 * base)
     assert [hit.score for hit in found.hits] == [gained, 1.0, 0.0, 0.0]
     assert found.trace[-1].note == "ada is mentioned by film (ada lund); adds born"
+    longer = ask(harbour, method.format(kept=0), "film shot city tellin born")
+    assert longer.trace[-1].note == "ada is mentioned by film (ada lund); adds born, tellin"  # what adds most is first
     kept = ask(harbour, method.format(kept=1), question)
     assert [(hit.id, hit.score) for hit in kept.hits] == [("film", gained), ("ada", gained), ("otter", 0), ("town", 0)]
 
@@ -154,6 +174,18 @@ def test_a_passage_that_the_question_names_gets_a_bonus(harbour: Index) -> None:
         "film": 0.0,
         "otter": 0.0,
     }
+
+
+def test_steps_have_the_time_they_took(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = count(1.0)  # a second passes between two readings of the clock
+    monkeypatch.setattr(method_module, "time", SimpleNamespace(perf_counter=lambda: next(readings)))
+    steps = ask(harbour, Links(hops=2), "a film that was shot").trace
+    assert [(step.iteration, step.index, step.ms) for step in steps] == [
+        (1, "text", 500.0),  # both searches run at once: each has half
+        (1, "vectors", 500.0),
+        (1, "links", 1000.0),
+        (2, "links", 1000.0),
+    ]
 
 
 def test_hyperlinks_of_files(workspace: Index, tmp_path: Path) -> None:

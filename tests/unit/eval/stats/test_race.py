@@ -134,3 +134,12 @@ def test_one_that_left_is_asked_no_more_and_changes_nothing_that_was_said_before
     only = run_races(values, np.arange(4), rules, np.array([0, 50, 50, 50]))
     assert (only.asked[:, 0] <= 50).all()
     assert only.ended.all()
+
+
+@pytest.mark.parametrize(("shared", "dropped"), [(6, 0), (10, 20)])
+def test_bets_stand_still_where_the_only_rival_has_left(shared: int, dropped: int) -> None:
+    """What they won on the questions of both counts when the block ends."""
+    values = np.zeros((1, 20, 2))
+    values[0, :shared, 0] = values[0, shared:, 1] = 1.0
+    found = run_races(values, np.arange(2), RaceRules(0.05, 0.05, None, block=20), np.array([shared, 0]))
+    assert found.dropped.tolist() == [[0, dropped]]

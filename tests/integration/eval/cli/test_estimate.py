@@ -1,0 +1,146 @@
+"""The command `estimate`: what it predicts for indexing, questions, answers and vectors, and what it prints of that."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from command_line import TEXTS, Done, make_desk, ragindex
+from counting_server import count_tokens, counting
+from openai_server import OpenAIServer
+
+TRIPLES = ("--methods", "bm25(over=triples)")
+KEYWORDS, VECTORS, AGENT = ("--methods", "bm25"), ("--methods", "dense"), ("--methods", "bm25,ircot")
+ENCODER = ("--encoder", "openai(model=small-embedding, price=2.0)")
+QUESTIONS = ("--questions", "questions.txt")
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAIServer]:
+    make_desk(tmp_path, monkeypatch)
+    with counting(monkeypatch, tmp_path) as running:
+        yield running
+
+
+def estimate(*options: object, llm: str = "openai:small") -> Done:
+    done = ragindex("estimate", "notes", *options, "--llm", llm)
+    assert done.code == 0, done
+    return done
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [
+        (KEYWORDS, []),
+        (TRIPLES, [("extract", 4)]),
+        ((*TRIPLES, "--include", "*.md"), [("extract", 3)]),
+        ((*AGENT, *QUESTIONS), [("thought, ircot", 4)]),
+        ((*KEYWORDS, *QUESTIONS, "--read"), [("answer, bm25", 2)]),
+        (
+            (*TRIPLES, *QUESTIONS, "--read", "--limit", "1"),
+            [("extract", 4), ("answer, bm25(over=triples)", 1)],
+        ),
+        ((*VECTORS, *ENCODER), [("encoding, index", 4)]),
+        ((*VECTORS, *ENCODER, *QUESTIONS), [("encoding, index", 4), ("encoding, dense", 2)]),
+    ],
+)
+def test_tasks_that_are_estimated(
+    options: Sequence[str], tasks: Sequence[tuple[str, int]], server: OpenAIServer
+) -> None:
+    value = estimate(*options, "--json", "-").json
+    assert [(task["task"], task["calls"]) for task in value["tasks"]] == tasks
+    assert {(task["sampled"], task["counted"], task["price_source"]) for task in value["tasks"]} <= {(False, True, "")}
+    for task in value["tasks"]:
+        price, of_output = (2e-6, 0.0) if task["task"].startswith("encoding") else (1e-6, 4e-6)
+        assert task["money"] == pytest.approx(price * task["input_tokens"] + of_output * task["output_tokens"])
+    assert value["money"] == pytest.approx(sum(task["money"] for task in value["tasks"]))
+    assert value["spent"] == {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0}
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(("seed", "question"), [(0, "What is slate?"), (1, "Which hill is highest?")])
+def test_seed_draws_the_questions(seed: int, question: str) -> None:
+    options = (*VECTORS, *ENCODER, *QUESTIONS, "--limit", "1", "--seed", seed, "--json", "-")
+    index, of_questions = estimate(*options).json["tasks"]
+    assert of_questions["input_tokens"] == count_tokens(question)
+    assert index["input_tokens"] > sum(map(count_tokens, TEXTS.values())) - len("# ")
+
+
+def test_an_answer_reads_no_more_than_reader_tokens() -> None:
+    options = (*KEYWORDS, *QUESTIONS, "--read", "--json", "-")
+    (in_full,), (cut,) = (estimate(*options, *more).json["tasks"] for more in ((), ("--reader-tokens", "40")))
+    assert cut["input_tokens"] < in_full["input_tokens"]
+
+
+def test_sample_is_paid_once(server: OpenAIServer) -> None:
+    options = (*TRIPLES, "--sample", "2", "--index", "new/index", "--json", "-")
+    first, again = (estimate(*options).json for _ in range(2))
+    assert len(server.requests) == 2
+    assert first["tasks"] == again["tasks"]
+    assert [task["sampled"] for task in first["tasks"]] == [True]
+    assert first["spent"]["input_tokens"] > 0
+    assert again["spent"]["input_tokens"] == 0
+
+
+def test_seed_draws_the_sample(server: OpenAIServer) -> None:
+    for seed in (0, 1):
+        estimate(*TRIPLES, "--sample", "1", "--seed", seed)
+    first, second = (request.body["messages"] for request in server.requests)
+    assert first != second
+
+
+def test_budget_is_for_the_sample(server: OpenAIServer) -> None:
+    done = ragindex("estimate", "notes", *TRIPLES, "--llm", "openai:small", "--sample", "1", "--budget", "0.000001")
+    assert (done.code, server.requests) == (9, [])
+    assert "The budget of $0.0000 is exhausted" in done.err
+
+
+BY_RULES = "Answers are taken to be as long as those of rules. --sample 20 pays for 20 documents and measures."
+TOTAL = "Total: ${money:.4f}, without discounts of the service for batches or cached tokens."
+
+
+@pytest.mark.parametrize(
+    ("options", "llm", "rows", "lines"),
+    [
+        (KEYWORDS, "openai:small", 0, ["Indexing makes no paid calls."]),
+        (
+            AGENT,
+            "openai:small",
+            0,
+            [
+                "Indexing makes no paid calls.",
+                "A model is asked for each question, too, by ircot: --questions FILE counts that.",
+            ],
+        ),
+        ((*AGENT, *QUESTIONS), "openai:small", 1, [TOTAL, BY_RULES]),
+        ((*TRIPLES, *QUESTIONS, "--read"), "openai:small", 2, [TOTAL, BY_RULES]),
+        ((*TRIPLES, "--sample", "4"), "openai:small", 1, [TOTAL, "Spent: {tokens:,} tokens, ${spent:.6f}."]),
+        (
+            TRIPLES,
+            "openai(model=small, batch=true)",
+            1,
+            [
+                "Total: ${money:.4f}, with indexing at the price of batches, without discounts of the service for "
+                "cached tokens.",
+                BY_RULES,
+            ],
+        ),
+        (
+            TRIPLES,
+            "openai:nobody",
+            1,
+            [
+                "No price of openai:nobody is known. Set it in a price file named by RAGINDEX_PRICES.",
+                "The model's tokenizer is not available: tokens are estimated from the number of characters.",
+                BY_RULES,
+            ],
+        ),
+    ],
+)
+def test_lines_below_the_table(options: Sequence[str], llm: str, rows: int, lines: Sequence[str]) -> None:
+    printed = estimate(*options, "--json", "value.json", llm=llm).out.splitlines()
+    value = json.loads(Path("value.json").read_text())
+    assert len(value["tasks"]) == rows
+    spent = value["spent"]
+    figures = {"tokens": spent["input_tokens"] + spent["output_tokens"], "spent": spent["money"]}
+    assert printed[rows and rows + 1 :] == [line.format(money=value["money"], **figures) for line in lines]

@@ -1,0 +1,155 @@
+"""What calls of a model cost, and which answers a batch has brought, without a request."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from made_language import ECHO, PRICES
+
+from ragindex._util.http import Billed, RequestProblem, RequestProblemError
+from ragindex.accounting import ledger
+from ragindex.errors import LLMError
+from ragindex.interfaces.llm import LLMSettings
+from ragindex.llm import tokens
+from ragindex.llm.budget import Budget
+from ragindex.llm.cached_calls import CachedCalls
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat, Reply
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.rate_limits import Limits
+from ragindex.llm.tasks import Message
+
+MESSAGES = (Message("system", "Repeat the text."), Message("user", "A text of six words, alone."))
+REQUEST = ChatRequest("echo", MESSAGES, '{"type": "object"}', 100)
+ADDRESS = "http://127.0.0.1:9/v1"
+HINT = Message("user", SCHEMA_HINT + REQUEST.schema)
+
+
+class ScriptedChat(OpenAIChat):
+    """Returns or raises what it was given, in place of sending a request."""
+
+    outcomes: Sequence[Reply | RequestProblemError] = ()
+
+    def send(self, request: ChatRequest) -> Reply:
+        """Return or raise the next outcome."""
+        outcome, *self.outcomes = self.outcomes
+        if isinstance(outcome, RequestProblemError):
+            raise outcome
+        return outcome
+
+
+class CountingLimits(Limits):
+    """Notes for how many tokens each request waited, and how many it then used."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.waited: list[int] = []
+        self.used: list[int] = []
+
+    @contextmanager
+    def slot(self, tokens: int) -> Iterator[Callable[[int], None]]:
+        """Note the tokens."""
+        self.waited.append(tokens)
+        yield self.used.append
+
+
+def make_calls(
+    given: dict[str, Any] | None = None,
+    budget: Budget | None = None,
+    outcomes: Sequence[Reply | RequestProblemError] = (),
+    limits: Limits | None = None,
+) -> CachedCalls:
+    plugin = OpenAICompatibleChat.model_validate({"model": "small", "base_url": ADDRESS, "retries": 0, **(given or {})})
+    chat = ScriptedChat(plugin, ADDRESS)
+    chat.outcomes = outcomes
+    return CachedCalls(chat, limits or Limits(1), plugin, LLMSettings(prices=PRICES, budget=budget))
+
+
+def test_arrived_answers_are_those_that_a_batch_has_brought() -> None:
+    calls = make_calls()
+    assert calls.find("a") == (None, False)
+    calls.add_arrived(["a"])
+    assert [calls.find(key) for key in "ab"] == [(None, True), (None, False)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "messages", "expected"),
+    [
+        ((20, 4, 5), MESSAGES, (20, 4, 5, False)),
+        ((20, 4, 5), None, (20, 4, 5, False)),  # the request is lost
+        ((None, 0, 5), MESSAGES, (tokens.count_message_tokens(MESSAGES, "small").tokens, 0, 5, True)),
+        ((20, 4, None), MESSAGES, (20, 4, tokens.count_text_tokens("An answer.", "small").tokens, True)),
+    ],
+)
+def test_replies_of_batches_have_counts_and_half_the_price(
+    counts: tuple[int | None, int, int | None],
+    messages: tuple[Message, ...] | None,
+    expected: tuple[int, int, int, bool],
+) -> None:
+    request = None if messages is None else REQUEST
+    reply = Reply("An answer.", "stop", "", "schema", *counts, 1.5)
+    answer = make_calls().count_batched(reply, request)
+    read, cached, written, _ = expected
+    assert (answer.input_tokens, answer.cached_tokens, answer.output_tokens, answer.estimated) == expected
+    assert answer.money == pytest.approx(PRICES.models["small"].money(read, cached, written) / 2)
+    assert (answer.text, answer.finish, answer.refusal, answer.structure) == ("An answer.", "stop", "", "schema")
+    assert answer.seconds == 1.5
+
+
+@pytest.mark.parametrize(
+    ("given", "budget", "hinted", "counted"),
+    [
+        ({}, None, False, ()),  # nothing needs to know the length of the input
+        ({}, Budget(1.0), False, (*MESSAGES, HINT)),
+        ({}, Budget(1.0), True, MESSAGES),
+        ({"tokens_per_minute": 1000}, None, False, (*MESSAGES, HINT)),
+    ],
+)
+def test_bound_of_a_cost_in_a_batch(
+    given: dict[str, Any], budget: Budget | None, hinted: bool, counted: tuple[Message, ...]
+) -> None:
+    request = ChatRequest("echo", MESSAGES, REQUEST.schema, 100, hinted=hinted)
+    read = tokens.count_message_tokens(counted, "small").bound if counted else 0
+    cost = make_calls(given, budget).bound_cost(request)
+    assert cost == pytest.approx(PRICES.models["small"].money(read, 0, 100) / 2)
+
+
+def test_key_of_a_request_stays() -> None:
+    """Answers that were paid for are found by it: with another key all of them would be paid for again."""
+    request = ChatRequest("echo", (Message("user", 'Öl, \u2028 and "quotes"'),), REQUEST.schema, 100)
+    assert make_calls().key(ECHO, request) == "a5e63d1f21e66d6922745e46905f2fe43f7d5575040bd3735fc47d7473d79c48"
+
+
+@pytest.mark.parametrize(("counts", "used"), [((20, 4, 5), [25]), ((None, 0, 5), []), ((20, 4, None), [])])
+def test_a_rate_counts_the_tokens_that_were_used(counts: tuple[int | None, int, int | None], used: list[int]) -> None:
+    limits = CountingLimits()
+    reply = Reply("An answer.", "stop", "", "schema", *counts, 1.5)
+    calls = make_calls({"tokens_per_minute": 1000}, outcomes=[reply], limits=limits)
+    with ledger.record_calls() as tally:
+        calls.answer(ECHO, REQUEST)
+    assert limits.waited == [tokens.count_message_tokens((*MESSAGES, HINT), "small").bound + REQUEST.max_tokens]
+    assert limits.used == used
+    (entry,) = tally.entries
+    assert (entry.replayed, entry.batched, entry.estimated) == (False, False, not used)
+
+
+@pytest.mark.parametrize(
+    ("problem", "outcome"),
+    [
+        (RequestProblem("no", 400), "rejected"),
+        (RequestProblem("no", 400, "content_filter"), "refusal"),
+        (RequestProblem("busy", 500), "unreachable"),
+    ],
+)
+def test_failed_requests_are_counted_and_paid_for_as_billed(problem: RequestProblem, outcome: str) -> None:
+    budget = Budget(1.0)
+    calls = make_calls(budget=budget, outcomes=[RequestProblemError(problem, Billed(20, 4, 5))])
+    with ledger.record_calls() as tally, pytest.raises(LLMError) as raised:
+        calls.answer(ECHO, REQUEST)
+    assert raised.value.kind == outcome
+    assert tally.stages == {"echo": {outcome: 1}}
+    (entry,) = tally.entries
+    money = PRICES.models["small"].money(20, 4, 5)
+    assert (entry.input_tokens, entry.cached_tokens, entry.output_tokens, entry.estimated) == (20, 4, 5, False)
+    assert entry.money == pytest.approx(money) == pytest.approx(budget.spent)
+    assert tally.correction == 0.0  # its time is part of what is measured
