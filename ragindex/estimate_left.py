@@ -15,7 +15,7 @@ from ragindex.index.index import Index
 from ragindex.index.manifest import current_values, read_manifest
 from ragindex.index.models import CALLS
 from ragindex.index.parts import parts_of, topological_order, uses_encoder
-from ragindex.index.sync import finished_parts
+from ragindex.index.sync import finished_parts, parts_to_update
 from ragindex.interfaces import Part, Scheme
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.llm.cache import SQLiteCache
@@ -58,6 +58,7 @@ def estimate_left(
     seed: int | None = None,
     keep_calls: bool = True,
     adds: bool = False,
+    updates: bool = False,
     imported: Collection[str] = (),
     leaves: Callable[[Index], Set[str]] = lambda index: frozenset(),
     sample: int = 0,
@@ -66,8 +67,9 @@ def estimate_left(
     """Estimate what building methods or parts, by label, over `corpus` still costs in the index `folder`.
 
     The index need not exist. Without a corpus its own documents count, and with `adds` they do too; without `wanted`
-    everything that it has built. The parts of the names `imported` come from a file, and `leaves` returns the ids of
-    documents that are removed. Nothing is asked or written, but for a `sample`. Raises as `estimate` does.
+    everything that it has built, and with `updates` that too. The parts of the names `imported` come from a file, and
+    `leaves` returns the ids of documents that are removed. Nothing is asked or written, but for a `sample`. Raises as
+    `estimate` does.
     """
     model, encodes = find_payees(folder, llm, encoder)
     if model is None and encodes is None:
@@ -76,8 +78,9 @@ def estimate_left(
     with recording, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the work itself warns
         state = _read_state(folder, corpus, llm, encoder, seed, leaves, adds=adds)
-        if wanted is None:
-            wanted = {registry.label(part): part for part in state.begun}
+        if wanted is None or updates:
+            begun = state.begun if wanted else state.outdated
+            wanted = {**{registry.label(part): part for part in begun}, **(wanted or {})}
         parts = topological_order(part for each in wanted.values() for part in parts_of(each))
         free = (*state.built, *(part for part in parts if registry.name_of(part) in {*state.imported, *imported}))
         options: dict[str, Any] = {
@@ -92,8 +95,8 @@ def estimate_left(
             paid = open_paid(folder, model, setting) if keep_calls else None
             estimates += estimate(state.corpus, wanted, model, setting, paid=paid, sample=sample, **options)
         if encodes is not None:
-            begun = all(part in state.begun for part in parts if uses_encoder(part))
-            texts = replace(state.corpus, documents=state.new_documents) if begun else state.corpus
+            is_begun = all(part in state.begun for part in parts if uses_encoder(part))
+            texts = replace(state.corpus, documents=state.new_documents) if is_begun else state.corpus
             estimates += estimate_encoding(texts, wanted, encodes, setting.prices, **options)
     return [one for one in estimates if one.calls]
 
@@ -102,7 +105,8 @@ def estimate_left(
 class _State:
     """The corpus to build over, and what an index has of it.
 
-    `new_documents` are those that it lacks, `begun` the parts that it has and `built` those that nothing is left of.
+    `new_documents` are those that it lacks, `begun` the parts that it has with these settings, `outdated` all that an
+    update builds, and `built` those that nothing is left of.
     """
 
     corpus: Corpus
@@ -110,6 +114,7 @@ class _State:
     language: str | None = None
     chunking: ChunkingChoice = "corpus"
     begun: tuple[Part[Any], ...] = ()
+    outdated: tuple[Part[Any], ...] = ()
     built: tuple[Part[Any], ...] = ()
     imported: frozenset[str] = frozenset()
 
@@ -139,7 +144,8 @@ def _read_state(
         begun = tuple(finished_parts(index))
         moved = new or leaving or index.corpus_moved()
         built = () if moved else tuple(part for part in begun if not index.record(part).failed)
-        return _State(corpus, new, index.language, index.chunking, begun, built, frozenset(index.manifest.imports))
+        outdated, imported = tuple(parts_to_update(index)), frozenset(index.manifest.imports)
+        return _State(corpus, new, index.language, index.chunking, begun, outdated, built, imported)
 
 
 def _hash_text(document: Document) -> str:

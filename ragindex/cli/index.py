@@ -1,6 +1,5 @@
 """The command `index`: update an index to its documents, and build methods over them."""
 
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -64,7 +63,7 @@ from ragindex.index.notes import (
 )
 from ragindex.index.parts import TRIPLES, list_working_methods, require_reader, uses_encoder
 from ragindex.index.repair import move_aside
-from ragindex.index.sync import finished_parts
+from ragindex.index.sync import finished_parts, parts_to_update
 from ragindex.interfaces import Part, Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
@@ -77,7 +76,7 @@ def index(
     data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="a,b", help="Methods to build. Default: hybrid; with --retry-failed, what is built."),
+        typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
     ] = None,
     format: FormatOption = None,
     skip_bad: SkipBadOption = None,
@@ -121,7 +120,7 @@ def index(
     wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
-    """Build methods over the documents of DATA, or update what is built to them.
+    """Build methods over the documents of DATA, and update everything that is built to them.
 
     The index remembers DATA: documents that are gone from it are removed.
     Without DATA, methods are built over the documents in the index.
@@ -129,7 +128,9 @@ def index(
 
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
-    methods = methods or (None if retry_failed else "hybrid")
+    existing = None if rebuild else manifest.read_manifest(folder)
+    if methods is None and not (existing and existing.parts):
+        methods = "hybrid"
     schemes = [] if methods is None else [registry.scheme(spec) for spec in parse_many(methods)]
     wanted_chunking = None if chunking is None else _parse_chunking(chunking)
     if triples is not None:
@@ -145,6 +146,7 @@ def index(
             corpus,
             {registry.label(scheme): scheme for scheme in schemes},
             LLMSettings(),
+            updates=True,
             encoder=encoder,
             llm=llm,
             language=language,
@@ -153,7 +155,7 @@ def index(
             imported=() if triples is None else [TRIPLES],
         )
         approve(estimating, Approval(yes, budget, dry_run, json))
-    existing = manifest.read_manifest(folder)
+    existing = manifest.read_manifest(folder)  # an older index was moved aside
     with Index.open(
         folder,
         create=corpus is not None,
@@ -172,20 +174,17 @@ def index(
         changed = None if corpus is None else index.replace(corpus, source=named)
         if triples is not None:
             index.import_part(TRIPLES, triples)
-        fit = index.encoder_id
+        fit, updated = index.encoder_id, finished_parts(index) if schemes else parts_to_update(index)
         with use_workers(workers):
-            refitted = _build(index, schemes, refit, retry_failed)
-        parts, counts = _collect_figures(index, schemes), index.counts()
+            refitted = _build(index, schemes, updated, refit, retry_failed)
+        built: list[Scheme | Part[Any]] = [*schemes, *finished_parts(index)]
+        parts, counts = _collect_figures(index), index.counts()
         unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
-        full = describe_full_vocabulary(index, schemes, fit)
-        notes = [*refitted, *format_part_notes(index, schemes), *list_part_details(index, schemes)]
+        full = describe_full_vocabulary(index, built, fit)
+        notes = [*refitted, *format_part_notes(index, built), *list_part_details(index, built)]
         notes += [*filter(None, (unknown, full)), *describe_drafts(command_tally())]
-        require_records(index, schemes)
-        command = (
-            index.command("search", "…", "--method", registry.label(schemes[0]))
-            if schemes
-            else f"ragindex doctor --index {shlex.quote(str(folder))}"
-        )
+        require_records(index, built)
+        command = index.command("search", "…", *(["--method", registry.label(schemes[0])] if schemes else []))
     value = {
         "index": str(folder),
         "documents": counts.documents,
@@ -231,14 +230,16 @@ def _choose_chunking(
     return "default" if corpus is None else sources.choose_chunking(existing, corpus)
 
 
-def _build(index: Index, schemes: Sequence[Scheme], refit: bool, retry_failed: bool) -> list[str]:
-    """Build methods; with `refit`, fit the encoder again first, for all methods of the index. Return notes on it."""
+def _build(
+    index: Index, schemes: Sequence[Scheme], updated: Sequence[Part[Any]], refit: bool, retry_failed: bool
+) -> list[str]:
+    """Build methods, and parts that are built already; with `refit`, fit the encoder first. Return notes on that."""
     if not refit:
-        index.build(*schemes, retry_failed=retry_failed)
+        index.build(*updated, *schemes, retry_failed=retry_failed)
         return []
     before = index.encoder_id
     index.refit()
-    wanted, others = _divide_parts(finished_parts(index))
+    wanted, others = _divide_parts(updated)
     index.build(*wanted, *schemes, retry_failed=retry_failed)
     left = [registry.label(part) for part in others if uses_encoder(part)]
     notes = [_describe_refit(index, wanted, before)]
@@ -270,9 +271,8 @@ def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | Non
     return f"{fitted}, and built again: {times}."
 
 
-def _collect_figures(index: Index, schemes: Sequence[Scheme]) -> dict[str, PartFigures]:
+def _collect_figures(index: Index) -> dict[str, PartFigures]:
     """Return time and size of each part by label, and of the encoder's fit if a part uses the encoder."""
-    built = [part for scheme in schemes for part in index.all_parts(scheme)] if schemes else finished_parts(index)
-    parts = {registry.label(part): part for part in built}
+    parts = {registry.label(part): part for part in finished_parts(index)}
     fit = index.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return {name: index.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})

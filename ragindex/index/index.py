@@ -475,7 +475,7 @@ class Index(IndexState):
 
     # ------------------------------------------------------------ figures of what was built
 
-    def encoder_of(self, scheme: Scheme) -> str | None:
+    def encoder_of(self, scheme: Scheme | Part[Any]) -> str | None:
         """Return the label of the encoder that the scheme searches with; None if no part of it uses one."""
         return self.encoder_name if any(map(uses_encoder, self.all_parts(scheme))) else None
 
@@ -495,7 +495,7 @@ class Index(IndexState):
         name = f"{registry.label(self.encoders.plugin)} fit"
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
 
-    def failures(self, scheme: Scheme) -> dict[str, dict[str, str]]:
+    def failures(self, scheme: Scheme | Part[Any]) -> dict[str, dict[str, str]]:
         """Return the passages for which a part of the scheme failed, with the reason, by part name."""
         records = [self.record(part) for part in self.all_parts(scheme)]
         return {record.name: record.failed for record in records if record.failed}
@@ -510,12 +510,12 @@ class Index(IndexState):
         records = [record for record in self.manifest.parts.values() if record.set_aside]
         return {record.name: {id: record.failed[id] for id in record.set_aside} for record in records}
 
-    def notes(self, scheme: Scheme) -> list[str]:
+    def notes(self, scheme: Scheme | Part[Any]) -> list[str]:
         """Return the notes of the scheme's parts, to be shown together with its figures."""
         records = [self.record(part) for part in self.all_parts(scheme)]
         return [f"{record.name}: {note}" for record in records for note in record.notes]
 
-    def details(self, scheme: Scheme) -> list[str]:
+    def details(self, scheme: Scheme | Part[Any]) -> list[str]:
         """Return the details of the scheme's parts, which change none of its figures."""
         records = [self.record(part) for part in self.all_parts(scheme)]
         return [f"{record.name}: {detail}" for record in records for detail in record.details]

@@ -1,6 +1,7 @@
-"""Notes on changed documents and on the parts of schemes, shown to users with figures and answers."""
+"""Notes on changed documents and on the parts of methods, shown to users with figures and answers."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ragindex._util.text import first_names, many
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
@@ -8,20 +9,20 @@ from ragindex.errors import ServiceError
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
 from ragindex.index.manifest import PartRecord
-from ragindex.interfaces import FittedEncoderPlugin, Scheme
+from ragindex.interfaces import FittedEncoderPlugin, Part, Scheme
 
 _MAX_REASONS, _BATCH = 3, 1024
 _MUCH_UNKNOWN = 0.1
 """The share of a document's words which, unknown to the encoder, make it hard to find by vectors."""
 
 
-def format_part_notes(index: Index, schemes: Sequence[Scheme]) -> list[str]:
-    """Return the notes of the parts of schemes, and the number of failed records with reasons, without duplicates.
+def format_part_notes(index: Index, methods: Sequence[Scheme | Part[Any]]) -> list[str]:
+    """Return the notes of the parts of methods, and the number of failed records with reasons, without duplicates.
 
-    Without schemes, those of all parts.
+    Without methods, those of all parts.
     """
     notes: dict[str, None] = {}
-    for record in _list_records(index, schemes):
+    for record in _list_records(index, methods):
         notes |= dict.fromkeys(f"{record.name}: {note}" for note in record.notes)
         aside = {id: reason for id, reason in record.failed.items() if id in record.set_aside}
         retried = {id: reason for id, reason in record.failed.items() if id not in aside}
@@ -37,10 +38,10 @@ def format_part_notes(index: Index, schemes: Sequence[Scheme]) -> list[str]:
     return list(notes)
 
 
-def _list_records(index: Index, schemes: Sequence[Scheme]) -> list[PartRecord]:
-    if not schemes:
+def _list_records(index: Index, methods: Sequence[Scheme | Part[Any]]) -> list[PartRecord]:
+    if not methods:
         return list(index.manifest.parts.values())
-    return [index.record(part) for scheme in schemes for part in index.all_parts(scheme)]
+    return [index.record(part) for method in methods for part in index.all_parts(method)]
 
 
 def _count_failed(failed: Mapping[str, str]) -> str:
@@ -58,9 +59,9 @@ def describe_drafts(paid: Tally) -> list[str]:
     return notes
 
 
-def list_part_details(index: Index, schemes: Sequence[Scheme]) -> list[str]:
+def list_part_details(index: Index, methods: Sequence[Scheme | Part[Any]]) -> list[str]:
     """Return the details of all parts, without duplicates."""
-    return list(dict.fromkeys(detail for scheme in schemes for detail in index.details(scheme)))
+    return list(dict.fromkeys(detail for method in methods for detail in index.details(method)))
 
 
 def _explain(index: Index, failed: Mapping[str, str]) -> str:
@@ -121,9 +122,9 @@ def describe_unknown_words(index: Index, changed: DocumentChanges, fit: str | No
     )
 
 
-def describe_full_vocabulary(index: Index, schemes: Sequence[Scheme], fit: str | None) -> str | None:
-    """Return a sentence if schemes use an encoder that was fitted since `fit`, and has no room for more words."""
-    if not any(map(index.encoder_of, schemes)):
+def describe_full_vocabulary(index: Index, methods: Sequence[Scheme | Part[Any]], fit: str | None) -> str | None:
+    """Return a sentence if methods use an encoder that was fitted since `fit`, and has no room for more words."""
+    if not any(map(index.encoder_of, methods)):
         return None
     encoder = index.encoder
     if index.encoder_id == fit or not encoder.is_full:
@@ -134,12 +135,12 @@ def describe_full_vocabulary(index: Index, schemes: Sequence[Scheme], fit: str |
     )
 
 
-def describe_old_fit(index: Index, schemes: Sequence[Scheme]) -> str | None:
-    """Return a sentence if schemes use an encoder that was fitted to another number of passages than the index has.
+def describe_old_fit(index: Index, methods: Sequence[Scheme | Part[Any]]) -> str | None:
+    """Return a sentence if methods use an encoder that was fitted to another number of passages than the index has.
 
     An index that is made anew of the same documents has another fit then, and other figures.
     """
-    if not any(map(index.encoder_of, schemes)):
+    if not any(map(index.encoder_of, methods)):
         return None
     fit, passages = index.encoders.fit(index.encoder_id), index.counts().passages
     if fit is None or fit.size in (0, passages):
@@ -161,10 +162,10 @@ def suggest_for_unknown_words(index: Index) -> str:
     return f"To fit it to all documents, run: {index.command('index', '--refit')}"
 
 
-def require_records(index: Index, schemes: Sequence[Scheme]) -> None:
+def require_records(index: Index, methods: Sequence[Scheme | Part[Any]]) -> None:
     """Raise ServiceError if a part failed on all passages, because methods that use it would find nothing."""
     passages = index.counts().passages
-    for name, failed in ((name, failed) for scheme in schemes for name, failed in index.failures(scheme).items()):
+    for name, failed in ((name, failed) for method in methods for name, failed in index.failures(method).items()):
         if len(failed) >= passages > 0:
             reason = next(iter(failed.values()))
             raise ServiceError(f"{name} failed on all {passages:,} passages: {reason}")

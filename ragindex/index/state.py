@@ -125,9 +125,9 @@ class IndexState:
         """Return what parts are built with now: encoder id, LLM id, seed and imported files."""
         return KeyInputs(encoder, self.model.id, self.seed, self.manifest.imports)
 
-    def all_parts(self, scheme: Scheme) -> tuple[Part[Any], ...]:
-        """Return the parts of a scheme and their inputs without duplicates, inputs first."""
-        return tuple(topological_order(scheme.parts()))
+    def all_parts(self, scheme: Scheme | Part[Any]) -> tuple[Part[Any], ...]:
+        """Return the parts of a scheme, or a part, and their inputs without duplicates, inputs first."""
+        return tuple(topological_order(parts_of(scheme)))
 
     def pinned_encoder(self, part: Part[Any]) -> str | None:
         """Return the id of the encoder that the finished part was built with, or None if it uses no encoder."""

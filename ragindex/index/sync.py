@@ -211,6 +211,18 @@ def finished_parts(index: IndexState) -> list[Part[Any]]:
     return [part for key, part in parts if part and key == index.key(part, index.pinned_encoder(part))]
 
 
+def parts_to_update(index: IndexState) -> list[Part[Any]]:
+    """Return the parts that an update builds: the finished ones; if another encoder, LLM or seed is named, all of them.
+
+    What other encoders have built besides the index's own is left as it is.
+    """
+    parts = finished_parts(index)
+    if index.is_current():
+        return parts
+    others = filter(None, map(_load_plugin, index.manifest.parts.values()))
+    return [*parts, *(part for part in others if part not in parts)]
+
+
 def _load_plugin(record: PartRecord) -> Part[Any] | None:
     """Return a recorded part as a plugin, or None with a warning if the plugin is broken or no longer installed."""
     try:

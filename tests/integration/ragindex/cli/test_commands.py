@@ -18,6 +18,7 @@ from ragindex.cli.methods import parameters
 from ragindex.encoders import lsa
 from ragindex.index.index import Index
 from ragindex.plugins import registry
+from ragindex.types import Document
 from ragindex_eval.run import pipeline
 
 OURS = distribution.find_distribution().name
@@ -338,6 +339,30 @@ def test_index_as_json() -> None:
     assert value["parts"]["passages"]["search"] == "exact, from memory"
     again = ragindex("index", "--index", "w", "--methods", "bm25", "--json", "-").json
     assert again["parts"]["passages"] == value["parts"]["passages"]
+
+
+def test_an_update_updates_all_that_is_built(tmp_path: Path) -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25,links")
+    with Index.open(Path("w")) as index:
+        index.add([Document("kelp", "Kelp", "Giant kelp forests shelter otters.")], source="more")
+    search = ("search", "kelp otters", "--index", "w", "--method", "links")
+    command = "ragindex index --index w"
+    assert f"is older than the corpus. Run: {command}\n" in ragindex(*search).err
+    updated = ragindex(*command.split()[1:])
+    assert "Next: ragindex search … --index w\n" in updated.out
+    assert {"links", "passages", "vectors"} <= {line.split()[0] for line in updated.out.splitlines()}
+    done = ragindex(*search, "--json", "-")
+    assert (done.err, done.json["hits"][0]["document"]) == ("", "kelp")
+    (tmp_path / "notes" / "kelp.md").write_text("# Kelp\n\nUrchins graze the kelp.")
+    ragindex("index", "notes", "--index", "w", "--methods", "dense")  # adds a method, and updates the others
+    assert ragindex(*search).err == ""
+
+
+def test_another_encoder_builds_all_that_is_built(tmp_path: Path) -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25,links")
+    ragindex("index", "notes", "--index", "w", "--encoder", "lsa:2")
+    done = ragindex("search", "rowers", "--index", "w", "--method", "links", "--encoder", "lsa:2")
+    assert (done.code, done.err) == (0, "")
 
 
 def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
