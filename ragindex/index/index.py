@@ -507,8 +507,11 @@ class Index(IndexState):
             if index.set_aside():
                 index.build(retry_failed=True)
         """
-        records = [record for record in self.manifest.parts.values() if record.set_aside]
-        return {record.name: {id: record.failed[id] for id in record.set_aside} for record in records}
+        aside: dict[str, dict[str, str]] = {}
+        for record in self.manifest.parts.values():
+            for id in record.set_aside:
+                aside.setdefault(record.name, {})[id] = record.failed[id]
+        return aside
 
     def notes(self, scheme: Scheme | Part[Any]) -> list[str]:
         """Return the notes of the scheme's parts, to be shown together with its figures."""

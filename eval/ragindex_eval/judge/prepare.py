@@ -171,8 +171,8 @@ def _judge_by_model(pool: Pool, index: Index, folder: Path, tell: Callable[[str]
     if failed:
         tell(
             f"{index.llm_name} gave no usable answer for {failed} of {pool.count()} documents. They count as not "
-            "relevant in its figures. Those with two charged answers that cannot be used are asked for again with "
-            "another model, the others the next time."
+            "relevant in its figures. Those with two charged, unusable answers are asked for again with another "
+            "model, the others the next time."
         )
 
 

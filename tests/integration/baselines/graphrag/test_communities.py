@@ -438,7 +438,7 @@ def test_reports_are_asked_again_only_where_something_changed(server: OpenAIServ
     assert 0 < record.input_tokens < sum(read)  # built alone: two reports, not four
 
 
-def test_a_report_that_fails_is_survived_counted_and_asked_for_again(server: OpenAIServer, tmp_path: Path) -> None:
+def test_failed_report_is_counted_and_retried_on_request(server: OpenAIServer, tmp_path: Path) -> None:
     answer = '{"title": " ", "summary": "x", "findings": []}'
     server.choose = lambda received, earlier: (
         chat(content=answer) if is_report(received.body) and "Dan; Eve; Fay" in json.dumps(received.body) else None
@@ -455,6 +455,8 @@ def test_a_report_that_fails_is_survived_counted_and_asked_for_again(server: Ope
     server.choose = lambda received, earlier: None
     before = len(server.requests)
     workspace.build(Communities())
+    assert len(server.requests) == before  # it is set aside
+    workspace.build(Communities(), retry_failed=True)
     assert len(server.requests) == before + 1
     assert sorted(reports(workspace)) == ["Ann Bob Cid", "Dan Eve Fay"]
 

@@ -257,4 +257,8 @@ def test_exit_code_after_the_others_are_shown(
     assert "failed on every question, and is not compared: LLMError" in done.err
     value = json.loads((tmp_path / "ragindex-results" / "notes" / "comparison.json").read_text())
     assert [len(value[name]) for name in ("methods", "failed", "pairs")] == [1, 1, 0]
-    assert "No method answered any question." in failed(7, *asked, "--methods", "self-ask(base=bm25)")
+    alone = ragindex(*asked, "--methods", "self-ask(base=bm25)")
+    spending, error = alone.err.splitlines()[-2:]
+    assert (alone.code, alone.out) == (7, "")
+    assert spending.startswith("Spent: 0 tokens, $0.000000, possibly charged: up to ")
+    assert error.startswith("error: No method answered any question.")

@@ -136,7 +136,7 @@ def test_each_pair_is_asked_about_once_and_those_of_one_thing_stay(server: OpenA
 
 
 def test_no_usable_answer(server: OpenAIServer, tmp_path: Path) -> None:
-    """It is asked for twice, then the pair is left out and counted; the next sync asks again, about this pair alone."""
+    """It is asked for twice, then the pair is left out and set aside; a retry asks again, about this pair alone."""
     server.write = saying(ORANGE, spoilt={FRUIT: '{"same": "perhaps"}'})
     workspace = made(tmp_path, server)
     shown = {" = ".join(names(one.body)): question(one.body) for one in server.requests}
@@ -149,6 +149,8 @@ def test_no_usable_answer(server: OpenAIServer, tmp_path: Path) -> None:
     assert reason.startswith("same_as: small gave no usable answer: same: Input should be a valid boolean")
     server.write = saying()
     workspace.build()
+    assert asked(server) == []
+    workspace.build(retry_failed=True)
     assert asked(server) == [FRUIT]
     held = {row["text"]: row["passage_ids"] for row in rows(workspace, JUDGED)}
     assert (held, failures(workspace)) == ({FRUIT: ["fruit"], HEART: ["blood"]}, {})

@@ -57,7 +57,7 @@ def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: P
     workspace.build(*parts)
     assert held() == [first, ("2", "c|likes|milk", "[]", [], 0.0)]
     sulking.clear()
-    workspace.build(*parts)
+    workspace.build(*parts, retry_failed=True)
     assert held() == [first, ("2", "c|likes|milk", '[["c", "likes", "milk"]]', ["c"], 1.0)]
     assert found("dense(over=triple_passages)") == ["2", "1"]
     sulking.add("c|likes|tea")
