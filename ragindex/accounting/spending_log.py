@@ -104,7 +104,7 @@ def log_payment(
     payment = Payment(
         at=time.time(),
         command=_command,
-        index=hide_secrets(index)[-_LONGEST_PATH:],
+        index=hide_secrets(os.path.abspath(index) if index else "")[-_LONGEST_PATH:],
         model=hide_secrets(model)[:_LONGEST_NAME],
         task=hide_secrets(task)[:_LONGEST_NAME],
         calls=calls,

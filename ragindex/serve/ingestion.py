@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -60,6 +60,8 @@ class Ingestion:
         self.purse = Purse(read_keys, metrics, budget)
         self.caps: dict[str, SpendCap] = {}
         """Why documents wait, by the key that sent them."""
+        self._lifts = 0
+        """How often documents that waited were let go on; a process may report a cap from before."""
         self._process: asyncio.subprocess.Process | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.spool: Spool = open_spool(collection.spec.folder)
@@ -253,15 +255,19 @@ class Ingestion:
         """Try again to make the changes of keys (None: of all) that wait for money."""
         for owner in list(self.caps if owners is None else owners):
             self.caps.pop(owner, None)
-        self._tell({"capped": list(self.caps)})
+        self._lifts += 1
+        self._tell_caps()
         self.wake()
 
-    def _tell(self, message: dict[str, Any]) -> None:
-        """Send a line to the sync process, if there is one."""
+    def _describe_caps(self) -> dict[str, Any]:
+        return {"capped": list(self.caps), "lifts": self._lifts}
+
+    def _tell_caps(self) -> None:
+        """Tell the sync process, if there is one, which documents wait. Any thread may call it."""
 
         def write() -> None:
             if self._process is not None and self._process.stdin is not None:
-                self._process.stdin.write(json.dumps(message).encode() + b"\n")
+                self._process.stdin.write(json.dumps(self._describe_caps()).encode() + b"\n")
 
         if self._loop is not None:
             self._loop.call_soon_threadsafe(write)
@@ -306,7 +312,7 @@ class Ingestion:
     async def _run_process(self) -> bool:
         """Run a sync process until it ends; return whether it ended well. It is killed if this is cancelled."""
         pipe = asyncio.subprocess.PIPE
-        settings = {"limited": self.purse.server is not None, "capped": list(self.caps)}
+        settings = {"limited": self.purse.server is not None, **self._describe_caps()}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "ragindex.serve.sync_process", str(self.collection.spec.folder.resolve())),
             json.dumps(settings),
@@ -345,11 +351,18 @@ class Ingestion:
             if message["event"] == "synced":
                 await self._move_on()
             elif message["event"] == "spend_cap":
-                owner, reason = message["owner"], message["reason"]
-                self.caps[owner] = SpendCap(reason, date.today() if message["daily"] else None)
-                log_event("spend_cap", collection=self.collection.name, key=owner, message=reason)
+                self._note_cap(message)
             elif (reply := self.purse.answer(message)) is not None:
                 process.stdin.write(json.dumps(reply).encode() + b"\n")
+
+    def _note_cap(self, message: Mapping[str, Any]) -> None:
+        """Let the documents of a key wait, unless what they waited for has come meanwhile."""
+        if message["lifts"] < self._lifts:
+            self._tell_caps()
+            return
+        owner, reason = message["owner"], message["reason"]
+        self.caps[owner] = SpendCap(reason, date.today() if message["daily"] else None)
+        log_event("spend_cap", collection=self.collection.name, key=owner, message=reason)
 
     async def _move_on(self) -> None:
         """Search the state that a sync has finished."""

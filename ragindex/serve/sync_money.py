@@ -41,6 +41,9 @@ class ServerLink:
         """Whether each call is reserved with the server first."""
         self.capped: set[str] = set()
         """Keys whose documents wait, until the server says otherwise."""
+        self.lifts = 0
+        """How often the server has let documents go on that waited."""
+        self._lifts_before = 0
         self._write, self._lock = write, Lock()
         self._numbers = count(1)
         self._questions: dict[int, Future[dict[str, Any]]] = {}
@@ -64,7 +67,7 @@ class ServerLink:
             return True
         message = json.loads(line)
         if "capped" in message:
-            self.capped = set(message["capped"])
+            self.capped, self.lifts = set(message["capped"]), message["lifts"]
             return True
         self._questions.pop(message["id"]).set_result(message)
         return False
@@ -90,12 +93,12 @@ class ServerLink:
     def cap(self, error: BudgetError, *, daily: bool) -> None:
         """Let the documents of the key wait, and say why."""
         self.capped.add(self.owner)
-        self.send("spend_cap", owner=self.owner, reason=str(error), daily=daily)
+        self.send("spend_cap", owner=self.owner, reason=str(error), daily=daily, lifts=self._lifts_before)
 
     @contextmanager
     def paying(self, owner: str) -> Iterator[None]:
         """Book what is paid inside on a key."""
-        self.owner = owner
+        self.owner, self._lifts_before = owner, self.lifts
         try:
             yield
         finally:

@@ -236,18 +236,26 @@ def _listen(wakes: "SimpleQueue[bool]", link: ServerLink) -> None:
     os._exit(0)
 
 
+def _take_output() -> int:
+    """Return a descriptor of standard output for the link alone; what else is printed goes to standard error."""
+    descriptor = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return descriptor
+
+
 def run_process() -> None:
     """Run as a process. An error is written to standard error, and the exit code is 1.
 
-    Its arguments are the folder of the index, and as JSON whether calls are `limited` and which keys are `capped`.
+    Its arguments are the folder of the index, and as JSON whether calls are `limited`, which keys are `capped`, and the
+    `lifts` of caps before.
     """
     if hasattr(os, "nice"):
         os.nice(_NICENESS)  # searches come first
     warnings.simplefilter("ignore")
     wakes: SimpleQueue[bool] = SimpleQueue()
     settings = json.loads(sys.argv[2])
-    link = ServerLink(partial(os.write, sys.stdout.fileno()))
-    link.limited, link.capped = settings["limited"], set(settings["capped"])
+    link = ServerLink(partial(os.write, _take_output()))
+    link.limited, link.capped, link.lifts = settings["limited"], set(settings["capped"]), settings["lifts"]
     name_command("serve")
     subscribe(link.report)
     threading.Thread(target=_listen, args=[wakes, link], daemon=True).start()

@@ -25,7 +25,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "read", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "recommend", "gate", "export", "judge", "results"),
+    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results"),
 )
 
 

@@ -197,3 +197,17 @@ def test_damaged_changes_are_reported(ingestion: Ingestion) -> None:
     ingestion.spool.file.write_bytes(b"no database")
     found = ingestion.describe()
     assert (found["pending"], "ragindex repair" in str(found["sync_failure"])) == (None, True)
+
+
+def test_cap_from_before_it_was_lifted_does_not_hold(ingestion: Ingestion) -> None:
+    cap = {"event": "spend_cap", "owner": "all", "reason": "used up", "daily": False, "lifts": 0}
+    ingestion.lift_caps()
+    ingestion._note_cap(cap)
+    assert ingestion.caps == {}
+    ingestion._note_cap({**cap, "lifts": 1})
+    with pytest.raises(RefusalError, match=r"Documents of this key wait for money. used up") as raised:
+        post(ingestion, ALL, "new")()
+    assert (raised.value.status, raised.value.code) == (402, "spend_cap")
+    ingestion.lift_caps(["all"])
+    post(ingestion, ALL, "new")()
+    assert accepted(ingestion) == ["new"]

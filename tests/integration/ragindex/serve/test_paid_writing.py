@@ -4,12 +4,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai_server import slow
-from served import DOCUMENTS, RunningServer, serving, wait_until
+from served import DOCUMENTS, RunningServer, serving
+from served import wait_until as wait_for
 from till import Till, billing, open_desk
 
 import ragindex
@@ -34,6 +36,9 @@ variable = "OTHER_SECRET"
 """
 TOKEN = 0.0005  # dollars
 SIGNS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+wait_until = partial(wait_for, seconds=240)  # sync processes are started, which takes long on a busy machine
 
 
 def text(number: int, words: int) -> str:

@@ -137,7 +137,7 @@ def test_keys_without_a_cap_pay_without_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "wakes", "capped"), [("\n", True, {"red"}), ('{"capped": ["blue"]}\n', True, {"blue"})]
+    ("line", "wakes", "capped"), [("\n", True, {"red"}), ('{"capped": ["blue"], "lifts": 2}\n', True, {"blue"})]
 )
 def test_lines_of_the_server(line: str, wakes: bool, capped: set[str]) -> None:
     written: Callable[[bytes], object] = print
@@ -145,3 +145,16 @@ def test_lines_of_the_server(line: str, wakes: bool, capped: set[str]) -> None:
     link.capped = {"red"}
     assert link.receive(line) == wakes
     assert link.capped == capped
+
+
+def test_cap_says_what_the_process_had_heard_when_it_began() -> None:
+    """A budget may be raised while documents are put back, after the call was refused."""
+    pair = Pair(make_key("red", 1.0))
+    with pair.link.paying("red"):
+        pair.link.receive('{"capped": [], "lifts": 1}')
+        pair.killed = True
+        pair.link.cap(BudgetError("used up"), daily=False)
+    with pair.link.paying("red"):
+        pair.link.cap(BudgetError("used up"), daily=False)
+    assert [message["lifts"] for message in pair.sent] == [0, 1]
+    assert pair.link.capped == {"red"}
