@@ -26,6 +26,10 @@ ENCODING = "counted encoding"
 _DIMENSIONS = 32
 
 
+class NoEstimateError(UsageError):
+    """What a method asks cannot be counted without asking it."""
+
+
 class Counting(LLMPlugin):
     """An LLM plugin that answers with the offline rules and records the tokens a model would read and write."""
 
@@ -87,9 +91,9 @@ class CountingRules(OfflineRules):
         return [by_number[number] if answer is None else answer for number, answer in enumerate(answers)]
 
     def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
-        """Return the task's rule. Raises UsageError if it has none."""
+        """Return the task's rule. Raises NoEstimateError if it has none."""
         if task.rule is None:
-            raise UsageError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
+            raise NoEstimateError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
         return task.rule
 
     def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:

@@ -510,7 +510,7 @@ class Pricing:
         price = self.prices.find(self.name)
         return Estimate(
             label,
-            *(round(counts.calls), round(counts.read), round(counts.written)),
+            *(max(1, round(counts.calls)) if counts.calls else 0, round(counts.read), round(counts.written)),
             money=self._money(counts.calls, counts.read, counts.written),
             sampled=sampled,
             counted=has_tokenizer(self.name),
