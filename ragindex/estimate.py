@@ -30,6 +30,7 @@ from ragindex.llm import answer_question, tokens
 from ragindex.llm.output import schema_text
 from ragindex.llm.prices import Prices
 from ragindex.llm.tasks import Task
+from ragindex.parts.asking import PassageAnswers
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin, asks_service
 from ragindex.types import Chunking, Document, Query
@@ -332,8 +333,10 @@ def _list_parts(wanted: Mapping[str, Scheme | Part[Any]]) -> Iterator[Part[Any]]
 
 
 def _asks_of_passages(part: Part[Any]) -> bool:
-    """Return whether a part's first question is about passages as they are, so that rules make the same prompts."""
-    return not any("model" in source.uses for source in topological_order(inputs_of(part)))
+    """Return whether a part's first question is about each passage as it is, so that rules make the same prompts."""
+    return isinstance(part, PassageAnswers) and not any(
+        "model" in source.uses for source in topological_order(inputs_of(part))
+    )
 
 
 def _needs(wanted: Scheme | Part[Any], task: str) -> bool:
@@ -503,12 +506,12 @@ class Pricing:
                 counts.read * asked * _ratio(real.read / real.calls, rules.read / rules.calls),
                 counts.written * asked * _ratio(real.written / real.calls, rules.written / rules.calls),
             )
-            least = _LEAST_SAMPLED if from_corpus else _OF_ANSWERS
-            spread = min(_ASSUMED, max(least, 1 + _SPREAD_OF_LENGTHS / real.calls**0.5))
+            least, deviation = (_LEAST_SAMPLED, _SPREAD_OF_LENGTHS) if from_corpus else (_OF_ANSWERS, 1.0)
+            spread = min(_ASSUMED, max(least, 1 + deviation / real.calls**0.5))
         else:
             counts = self._assume(counts.times(1.0 if from_corpus else typical.calls), typical, task)
         drawn = _DRAWN if part_of_corpus else 1.0
-        of_prompts = drawn * (_EXACT if from_corpus else _OF_ANSWERS if sampled else _ASSUMED)
+        of_prompts = drawn * (_EXACT if from_corpus else spread)
         of_answers = drawn * spread
         schema = tokens.count_text_tokens(_describe_schema(task), self.name).tokens
         middle = self._money(counts.calls, counts.read, counts.written, known)
