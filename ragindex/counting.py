@@ -19,11 +19,16 @@ from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
 from ragindex.llm import tokens
 from ragindex.llm.client import LLMClient
 from ragindex.llm.offline import OfflineRules
-from ragindex.llm.tasks import Failure, Output, Task, render_messages
+from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 
 ENCODING = "counted encoding"
 """The task of what `CountingEncoder` counts."""
 _DIMENSIONS = 32
+_LEAST_PREFIX, _PREFIX_STEP = 1024, 128  # https://platform.openai.com/docs/guides/prompt-caching (2025)
+
+
+class NoEstimateError(UsageError):
+    """What a method asks cannot be counted without asking it."""
 
 
 class Counting(LLMPlugin):
@@ -55,6 +60,7 @@ class CountingRules(OfflineRules):
         self.model = model
         self.id = f"counting for {model}"  # only used for temporary indexes
         self.delegate: LLM | None = None
+        self._prefixes: set[int] = set()
         self._paid = paid if isinstance(paid, LLMClient) else None
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
@@ -87,20 +93,43 @@ class CountingRules(OfflineRules):
         return [by_number[number] if answer is None else answer for number, answer in enumerate(answers)]
 
     def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
-        """Return the task's rule. Raises UsageError if it has none."""
+        """Return the task's rule. Raises NoEstimateError if it has none."""
         if task.rule is None:
-            raise UsageError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
+            raise NoEstimateError(f"{task.name} cannot be estimated: it has no rule to take the place of the LLM.")
         return task.rule
 
     def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:
         """Record the tokens of a question and its answer."""
-        read = tokens.count_message_tokens(render_messages(task, inputs), self.model)
+        messages = render_messages(task, inputs)
+        read = tokens.count_message_tokens(messages, self.model)
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)
         )
         written = tokens.count_text_tokens(answered, self.model)
-        entry = ledger.CallRecord(task.name, self.model, input_tokens=read.tokens, output_tokens=written.tokens)
+        entry = ledger.CallRecord(
+            task.name,
+            self.model,
+            input_tokens=read.tokens,
+            cached_tokens=self._count_known(messages),
+            output_tokens=written.tokens,
+        )
         ledger.record_call(replace(entry, replayed=True, rule=True), 0.0)  # the call costs nothing
+
+    def _count_known(self, messages: Sequence[Message]) -> int:
+        """Return how many tokens of a prompt began an earlier one: services with cached prefixes charge less for them.
+
+        As OpenAI counts: prefixes of 1,024 tokens, and of 128 more each. 0 without the model's tokenizer.
+        """
+        encoding = tokens.load_tokenizer(self.model)
+        if encoding is None:
+            return 0
+        ids = encoding.encode("\n".join(message.role + message.content for message in messages), disallowed_special=())
+        known = prefix = start = 0
+        for end in range(_LEAST_PREFIX, len(ids) + 1, _PREFIX_STEP):
+            prefix, start = hash((prefix, *ids[start:end])), end
+            known = end if prefix in self._prefixes else known
+            self._prefixes.add(prefix)
+        return known
 
 
 class CountingEncoder(EncoderPlugin):

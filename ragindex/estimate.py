@@ -30,6 +30,7 @@ from ragindex.llm import answer_question, tokens
 from ragindex.llm.output import schema_text
 from ragindex.llm.prices import Prices
 from ragindex.llm.tasks import Task
+from ragindex.parts.asking import PassageAnswers
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin, asks_service
 from ragindex.types import Chunking, Document, Query
@@ -96,12 +97,15 @@ def add_up(estimates: Iterable[Estimate]) -> Total:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
+    """Calls and tokens; `known` are the tokens read that began an earlier prompt."""
+
     calls: float = 0
     read: float = 0
     written: float = 0
+    known: float = 0
 
     def times(self, factor: float) -> "_Counts":
-        return _Counts(self.calls * factor, self.read * factor, self.written * factor)
+        return _Counts(self.calls * factor, self.read * factor, self.written * factor, self.known * factor)
 
 
 def estimate(
@@ -329,8 +333,10 @@ def _list_parts(wanted: Mapping[str, Scheme | Part[Any]]) -> Iterator[Part[Any]]
 
 
 def _asks_of_passages(part: Part[Any]) -> bool:
-    """Return whether a part's first question is about passages as they are, so that rules make the same prompts."""
-    return not any("model" in source.uses for source in topological_order(inputs_of(part)))
+    """Return whether a part's first question is about each passage as it is, so that rules make the same prompts."""
+    return isinstance(part, PassageAnswers) and not any(
+        "model" in source.uses for source in topological_order(inputs_of(part))
+    )
 
 
 def _needs(wanted: Scheme | Part[Any], task: str) -> bool:
@@ -387,7 +393,7 @@ def _count_by_task(tally: ledger.Tally) -> dict[str, _Counts]:
     for entry in (entry for entry in tally.entries if entry.task != ledger.EMBEDDING):
         count = counts.get(entry.task, _Counts())
         read, written = count.read + entry.input_tokens, count.written + entry.output_tokens
-        counts[entry.task] = _Counts(count.calls + 1, read, written)
+        counts[entry.task] = _Counts(count.calls + 1, read, written, count.known + entry.cached_tokens)
     return counts
 
 
@@ -397,7 +403,7 @@ _THINKS = regex.compile(r"(?:^|/)(?:gpt-5(?!.*chat)|o[134](?:-|$)|deepseek-reaso
 """Names of models that think before they answer."""
 _THOUGHTS: Mapping[str | None, int] = {None: 450, "none": 0, "minimal": 50, "low": 200, "medium": 450, "high": 1500}
 """Tokens that they are assumed to think, by reasoning effort; answers to the project's prompts are short."""
-_EXACT, _DRAWN, _OF_ANSWERS, _ASSUMED = 1.02, 1.06, 1.15, 1.33
+_EXACT, _DRAWN, _OF_ANSWERS, _ASSUMED = 1.02, 1.06, 1.2, 1.33
 """By what a figure may be too low or too high: counted, from a part of the corpus, made from answers, assumed."""
 _LEAST_SAMPLED = 1.08
 _SPREAD_OF_LENGTHS = 0.5
@@ -410,10 +416,14 @@ _SAMPLE_OF_CALLS = 20
 
 @dataclass(frozen=True, slots=True)
 class _Typical:
-    """How often a model is asked and how long its answers are, as multiples of what rules do."""
+    """How often a model is asked and how long its answers are, as multiples of what rules do.
+
+    An answer has `least` tokens, where rules often have nothing to say.
+    """
 
     calls: float = 1.0
     length: float = 1.0
+    least: int = 0
 
 
 _TYPICAL: Mapping[str, _Typical] = {
@@ -430,7 +440,8 @@ _TYPICAL: Mapping[str, _Typical] = {
     "thought": _Typical(calls=1.1, length=1.4),
     "follow-ups": _Typical(length=1.3),
     "rerank": _Typical(length=1.5),
-    "gear-read": _Typical(calls=1.2, length=5.0),
+    "gear-read": _Typical(calls=1.2, least=65),
+    "context": _Typical(least=30),
     "gear-reason": _Typical(calls=1.1, length=1.25),
     "gear-rewrite": _Typical(calls=0.6, length=0.65),
 }
@@ -448,12 +459,13 @@ class _Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """What a model's calls cost: its prices, and how many tokens it thinks before it answers."""
+    """What a model's calls cost: its prices, the tokens that it thinks before it answers, and the `room` for these."""
 
     prices: Prices
     name: str
     thoughts: int
     batched: bool = False
+    room: int = 0
 
     @classmethod
     def of(cls, llm: LLMPlugin, setting: LLMSettings, *, batched: bool = False) -> "Pricing":
@@ -462,7 +474,8 @@ class Pricing:
         prices = llm.price_list(setting.prices) if isinstance(llm, PaidPlugin) else setting.prices
         effort = getattr(llm, "reasoning_effort", None)
         thinks = effort is not None or _THINKS.search(name.lower()) is not None
-        return cls(prices, name, _THOUGHTS.get(effort, _THOUGHTS[None]) if thinks else 0, batched)
+        thoughts = _THOUGHTS.get(effort, _THOUGHTS[None]) if thinks else 0
+        return cls(prices, name, thoughts, batched, getattr(llm, "reasoning_tokens", 0))
 
     def price(
         self,
@@ -481,37 +494,42 @@ class Pricing:
         """
         rules, real = scaling.rules, scaling.real
         typical = _TYPICAL.get(task.name if task else "", _Typical())
-        spread = _ASSUMED
-        if real is not None and real.calls and (rules is None or not rules.calls):
-            counts = real.times(scaling.factor)  # the rules never ask what the model asks
-        elif real is not None and real.calls and rules is not None:
-            asked = 1.0 if from_corpus else _blend(real.calls, rules.calls, typical.calls, scaling.factor)
+        known, spread = (counts.known / counts.read if counts.read else 0.0), _ASSUMED
+        sampled = real is not None and real.calls > 0
+        if real is not None and sampled and (rules is None or not rules.calls):
+            counts, known = real.times(scaling.factor), real.known / max(1.0, real.read)  # rules never ask what it asks
+        elif real is not None and sampled and rules is not None:
+            each = real.calls / rules.calls  # answers that are asked for again are among the calls
+            asked = each if from_corpus else _blend(real.calls, rules.calls, typical.calls, scaling.factor)
             counts = _Counts(
                 counts.calls * asked,
                 counts.read * asked * _ratio(real.read / real.calls, rules.read / rules.calls),
                 counts.written * asked * _ratio(real.written / real.calls, rules.written / rules.calls),
             )
-            spread = max(_LEAST_SAMPLED, 1 + _SPREAD_OF_LENGTHS / real.calls**0.5)
+            least, deviation = (_LEAST_SAMPLED, _SPREAD_OF_LENGTHS) if from_corpus else (_OF_ANSWERS, 1.0)
+            spread = min(_ASSUMED, max(least, 1 + deviation / real.calls**0.5))
         else:
-            asked = 1.0 if from_corpus else typical.calls
-            written = counts.written * asked * typical.length + counts.calls * asked * self.thoughts
-            counts = _Counts(counts.calls * asked, counts.read * asked, written)
-        sampled = real is not None and real.calls > 0
+            counts = self._assume(counts.times(1.0 if from_corpus else typical.calls), typical, task)
         drawn = _DRAWN if part_of_corpus else 1.0
-        of_prompts = drawn * (_EXACT if from_corpus else _OF_ANSWERS if sampled else _ASSUMED)
+        of_prompts = drawn * (_EXACT if from_corpus else spread)
         of_answers = drawn * spread
         schema = tokens.count_text_tokens(_describe_schema(task), self.name).tokens
-        low = self._money(counts.calls, counts.read / of_prompts, counts.written / of_answers)
+        middle = self._money(counts.calls, counts.read, counts.written, known)
+        low = self._money(counts.calls, counts.read / of_prompts, counts.written / of_answers, known)
         high = self._money(
             counts.calls * _RETRIED,
             _RETRIED * (counts.read * of_prompts + counts.calls * schema),
             _RETRIED * counts.written * of_answers,
+            known,
         )
+        if low is not None and high is not None:
+            high = max(high, self._money(counts.calls, counts.read, counts.written, 0.0) or 0.0)  # no discount
+            low = max(low, high / 2)
         price = self.prices.find(self.name)
         return Estimate(
             label,
-            *(round(counts.calls), round(counts.read), round(counts.written)),
-            money=self._money(counts.calls, counts.read, counts.written),
+            *(max(1, round(counts.calls)) if counts.calls else 0, round(counts.read), round(counts.written)),
+            money=middle,
             sampled=sampled,
             counted=has_tokenizer(self.name),
             price_source=getattr(price, "source", ""),
@@ -521,9 +539,23 @@ class Pricing:
             basis="sampled" if sampled else "assumed",
         )
 
-    def _money(self, calls: float, read: float, written: float) -> float | None:
+    def _assume(self, counts: _Counts, typical: _Typical, task: Task[Any] | None) -> _Counts:
+        """Return counts by rules with the answers of a model, which may think longer than an answer has room for.
+
+        Such an answer is cut off, and asked for again with more room.
+        """
+        written = max(counts.written * typical.length, counts.calls * typical.least) + counts.calls * self.thoughts
+        room = self.room + (0 if task is None else task.max_tokens)
+        if not self.thoughts or task is None or written <= counts.calls * room:
+            return replace(counts, written=written)
+        return _Counts(2 * counts.calls, 2 * counts.read, written + counts.calls * room, 2 * counts.known)
+
+    def _money(self, calls: float, read: float, written: float, known: float) -> float | None:
+        """Return the cost of calls of which the share `known` of what is read began an earlier prompt."""
+        requests = max(1, round(calls))
+        cached = round(read * known)
         return self.prices.money(
-            self.name, round(read), 0, round(written), batched=self.batched, requests=max(1, round(calls))
+            self.name, round(read), cached, round(written), batched=self.batched, requests=requests
         )
 
 
@@ -536,8 +568,8 @@ def _blend(real: float, rules: float, typical: float, factor: float) -> float:
     return (real + weight * typical) / (rules + weight)
 
 
-def _ratio(real: float, rules: float) -> float:
-    return real / rules if rules else 1.0
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 1.0
 
 
 # ---------------------------------------------------------------- encoders

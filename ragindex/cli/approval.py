@@ -15,7 +15,8 @@ from rich.console import Group, RenderableType
 
 from ragindex._util.text import first_names, many
 from ragindex.cli.console import confirm, escape_markup, print_estimate, print_note, text_table, write_result
-from ragindex.errors import RagindexError, UsageError
+from ragindex.counting import NoEstimateError
+from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
 
 CONFIRM_VARIABLE = "RAGINDEX_CONFIRM_ABOVE"
@@ -49,12 +50,13 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     """Print what `estimating` returns, and ask if it may cost more than the limit; with `dry_run`, end the command.
 
     Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
-    asked. Raises UsageError if the user does not agree.
+    asked. Raises UsageError if the user does not agree, and the errors of `estimating`.
     """
     limit, estimates = read_limit(), list[Estimate]()
     try:
         estimates += estimating()
-    except RagindexError as error:  # the work itself raises it again, unless only the estimate is not possible
+    except (NoEstimateError, MissingExtraError, BrokenPluginError, ContractError) as error:
+        # a method is left out for these, unless it was named
         print_note(f"What this may cost is not known: {error}")
     if approval.dry_run:
         write_result(

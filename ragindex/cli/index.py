@@ -128,10 +128,7 @@ def index(
 
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
-    existing = None if rebuild else manifest.read_manifest(folder)
-    if methods is None and not (existing and existing.parts):
-        methods = "hybrid"
-    schemes = [] if methods is None else [registry.scheme(spec) for spec in parse_many(methods)]
+    schemes = _choose_methods(methods, folder, rebuild)
     wanted_chunking = None if chunking is None else _parse_chunking(chunking)
     if triples is not None:
         require_reader(schemes)
@@ -155,7 +152,7 @@ def index(
             imported=() if triples is None else [TRIPLES],
         )
         approve(estimating, Approval(yes, budget, dry_run, json))
-    existing = manifest.read_manifest(folder)  # an older index was moved aside
+    existing = manifest.read_manifest(folder)
     with Index.open(
         folder,
         create=corpus is not None,
@@ -174,9 +171,9 @@ def index(
         changed = None if corpus is None else index.replace(corpus, source=named)
         if triples is not None:
             index.import_part(TRIPLES, triples)
-        fit, updated = index.encoder_id, finished_parts(index) if schemes else parts_to_update(index)
+        fit = index.encoder_id
         with use_workers(workers):
-            refitted = _build(index, schemes, updated, refit, retry_failed)
+            refitted = _build(index, schemes, refit, retry_failed)
         built: list[Scheme | Part[Any]] = [*schemes, *finished_parts(index)]
         parts, counts = _collect_figures(index), index.counts()
         unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
@@ -212,6 +209,14 @@ def index(
     report_skipped([] if corpus is None else [corpus], skip_bad)
 
 
+def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Scheme]:
+    """Return the methods to build besides what is built: `hybrid` if none is named and nothing is built."""
+    existing = None if rebuild else manifest.read_manifest(folder)
+    if methods is None and existing is not None and existing.parts:
+        return []
+    return [registry.scheme(spec) for spec in parse_many(methods or "hybrid")]
+
+
 def _parse_chunking(written: str) -> Chunking:
     """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
     part = registry.part(written)
@@ -230,10 +235,9 @@ def _choose_chunking(
     return "default" if corpus is None else sources.choose_chunking(existing, corpus)
 
 
-def _build(
-    index: Index, schemes: Sequence[Scheme], updated: Sequence[Part[Any]], refit: bool, retry_failed: bool
-) -> list[str]:
-    """Build methods, and parts that are built already; with `refit`, fit the encoder first. Return notes on that."""
+def _build(index: Index, schemes: Sequence[Scheme], refit: bool, retry_failed: bool) -> list[str]:
+    """Build methods, and what is built already; with `refit`, fit the encoder first. Return notes on that."""
+    updated = finished_parts(index) if schemes else parts_to_update(index)
     if not refit:
         index.build(*updated, *schemes, retry_failed=retry_failed)
         return []

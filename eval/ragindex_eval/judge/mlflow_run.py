@@ -1,6 +1,5 @@
 """A judging session that paid for something, in MLflow: what was judged, by whom, and what it cost."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from ragindex_eval.mlflow_tracking import record_runs
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 _ID = "ragindex.judging"
 """Tag by which the run of the same pool is found again."""
@@ -31,7 +29,7 @@ def track_judging(
 
     def log(client: "MlflowClient", experiment: str, files: RunFiles) -> str:
         id = digest(asdict(source))
-        runs: Sequence[Run] = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1)
+        runs = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1)
         title = values.title(f"judge {name}", [], datetime.fromtimestamp(started, UTC))
         run = runs[0] if runs else client.create_run(experiment, int(started * 1000), {_ID: id, **source_tags()}, title)
         params = {"methods": ",".join(source.methods), "depth": source.depth, "seed": source.seed, "llm": model or ""}

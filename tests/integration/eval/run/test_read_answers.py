@@ -240,7 +240,11 @@ def test_what_a_person_sees(tmp_path: Path, server: OpenAIServer) -> None:
     lines = shown(comparison)
     assert lines[0].split()[:5] == ["R", "full", "R", "nDCG", "p50"]
     assert lines[1].split()[4:6] == ["EM", "F1"]
-    assert [line.split() for line in lines[4:6]] == [["no-passages", "0.0", "0.0"], ["gold-passages", "100.0", "100.0"]]
+    assert [line.split() for line in lines[4:7]] == [
+        ["no-passages", "0.0", "0.0", "–"],  # no price is known
+        ["gold-passages", "100.0", "100.0", "0.0000"],  # the same answers as those of bm25
+        ["together", "–"],
+    ]
     assert any(line.startswith("answers read by openai:small, from 2,000 tokens (estimated) of") for line in lines)
     page = report.render_report(Study("tiny", (comparison,)))
     assert '<tr class="bound first"><th scope="row">no-passages</th>' in page

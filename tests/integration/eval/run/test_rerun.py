@@ -154,7 +154,7 @@ def test_each_results_folder_has_its_own_comparison() -> None:
     assert not is_shown_again()  # the results of both were in one folder
     ragindex(*GIVEN, "--methods", "dense", "--out", "elsewhere")
     assert is_shown_again()
-    ragindex(*GIVEN, "--methods", "bm25(over=preceding)", "--out", "elsewhere")
+    ragindex(*GIVEN, "--methods", "bm25(over=topics)", "--out", "elsewhere")
     assert not is_unchanged()  # the index has one more part
 
 

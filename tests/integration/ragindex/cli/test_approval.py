@@ -10,8 +10,11 @@ import typer
 from command_line import ragindex
 from till import PAID, Till, billing, open_desk
 
+from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import confirm
+from ragindex.counting import NoEstimateError
 from ragindex.errors import UsageError
+from ragindex.estimate import Estimate
 
 INDEX = ("index", "notes", "--index", "i", "--methods", "dense(over=topics)", *PAID)
 
@@ -153,3 +156,13 @@ def test_with_json_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         confirm("This is dear.", "Go on?", "--yes", "result.json")
     assert terminal == []
     assert UsageError.exit_code == 2
+
+
+def test_what_cannot_be_estimated_is_said_and_not_asked_about(capsys: pytest.CaptureFixture[str]) -> None:
+    def estimating() -> list[Estimate]:
+        raise NoEstimateError("guess cannot be estimated: it has no rule to take the place of the LLM.")
+
+    approve(estimating, Approval())
+    assert capsys.readouterr().err == (
+        "What this may cost is not known: guess cannot be estimated: it has no rule to take the place of the LLM.\n"
+    )
