@@ -11,6 +11,7 @@ from openai_server import OpenAIServer
 
 TRIPLES = ("--methods", "bm25(over=triples)")
 KEYWORDS, VECTORS, AGENT = ("--methods", "bm25"), ("--methods", "dense"), ("--methods", "bm25,ircot")
+AGENTS = ("--methods", "bm25,ircot,self-ask")
 ENCODER = ("--encoder", "openai(model=small-embedding, price=2.0)")
 QUESTIONS = ("--questions", "questions.txt")
 
@@ -40,6 +41,7 @@ def estimate(*options: object, llm: str = "openai:small") -> Done:
             (*TRIPLES, *QUESTIONS, "--read", "--limit", "1"),
             [("extract", 4), ("answer, bm25(over=triples)", 1)],
         ),
+        ((*TRIPLES, *QUESTIONS, "--read", "--include", "*.md"), [("extract", 3), ("answer, bm25(over=triples)", 2)]),
         ((*VECTORS, *ENCODER), [("encoding, index", 4)]),
         ((*VECTORS, *ENCODER, *QUESTIONS), [("encoding, index", 4), ("encoding, dense", 2)]),
     ],
@@ -104,12 +106,12 @@ TOTAL = "Total: ${money:.4f}, without discounts of the service for batches or ca
     [
         (KEYWORDS, "openai:small", 0, ["Indexing makes no paid calls."]),
         (
-            AGENT,
+            AGENTS,
             "openai:small",
             0,
             [
                 "Indexing makes no paid calls.",
-                "A model is asked for each question, too, by ircot: --questions FILE counts that.",
+                "A model is asked for each question, too, by ircot, self-ask: --questions FILE counts that.",
             ],
         ),
         ((*AGENT, *QUESTIONS), "openai:small", 1, [TOTAL, BY_RULES]),
@@ -144,3 +146,21 @@ def test_lines_below_the_table(options: Sequence[str], llm: str, rows: int, line
     spent = value["spent"]
     figures = {"tokens": spent["input_tokens"] + spent["output_tokens"], "spent": spent["money"]}
     assert printed[rows and rows + 1 :] == [line.format(money=value["money"], **figures) for line in lines]
+
+
+def test_a_model_may_cost_nothing(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("models:\n  small: {input: 0.0, output: 0.0}\n")
+    assert estimate(*TRIPLES, "--json", "-").json["money"] == 0
+
+
+def test_the_source_of_a_price_is_a_line() -> None:
+    printed = estimate(*TRIPLES, llm="openai:gpt-4o-mini").out.splitlines()
+    (source,) = (line for line in printed if line.startswith("Price: "))
+    assert len(source) > 80  # wider than the terminal
+    assert "openai: gpt-4o-mini https://" in source
+
+
+def test_an_unknown_language_is_refused() -> None:
+    done = ragindex("estimate", "notes", *TRIPLES, "--llm", "openai:small", "--language", "klingon")
+    assert (done.code, done.out) == (2, "")
+    assert "klingon" in done.err
