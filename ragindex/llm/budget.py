@@ -66,10 +66,16 @@ class Budget:
             return self._spent
 
     @property
+    def charged(self) -> float:
+        """US dollars paid so far, and the most that attempts without an answer can have cost."""
+        with self._changed:
+            return self._spent + self._possibly_charged
+
+    @property
     def left(self) -> float:
         """US dollars that are neither paid, nor possibly charged, nor reserved."""
         with self._changed:
-            return self.limit - self._spent - self._possibly_charged - self._reserved
+            return self.limit - self.charged - self._reserved
 
     @contextmanager
     def recorded(self) -> Iterator[Booking]:
@@ -88,7 +94,7 @@ class Budget:
         """
         booking = Booking()
         with self._changed:
-            while self._spent + self._possibly_charged + self._reserved + most > self.limit:
+            while self.charged + self._reserved + most > self.limit:
                 if not self._in_flight:
                     raise self._exhausted(most)
                 self._changed.wait()
@@ -113,10 +119,9 @@ class Budget:
         None if calls in flight have reserved what is missing. Raises BudgetError if too little is left without them.
         """
         with self._changed:
-            charged = self._spent + self._possibly_charged
-            if charged + most > self.limit:
+            if self.charged + most > self.limit:
                 raise self._exhausted(most)
-            if charged + self._reserved + most > self.limit:
+            if self.charged + self._reserved + most > self.limit:
                 return None
             holding = ExitStack()
             holding.enter_context(self.reserved(most))

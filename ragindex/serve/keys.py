@@ -277,6 +277,7 @@ class CallersBudget(Budget):
                 yield booking
             finally:
                 callers.pay(booking.paid)
+                callers.lose(booking.possibly_charged)
 
     def _exhausted(self, most: float) -> BudgetError:
         return ServerBudgetError(f"The budget of the server, ${self.limit:.4f}, is used up: ${self.spent:.4f} paid.")

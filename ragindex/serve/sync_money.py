@@ -36,7 +36,7 @@ class ServerLink:
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self.owner = ""
         self.paid = 0.0
-        """US dollars that this process has paid."""
+        """US dollars that this process has paid, or may have paid."""
         self.limited = False
         """Whether each call is reserved with the server first."""
         self.capped: set[str] = set()
@@ -73,7 +73,7 @@ class ServerLink:
         return False
 
     def report(self, payment: Payment) -> None:
-        """Report a payment of this process."""
+        """Report a payment of this process, or what a request without an answer may have cost."""
         with self._lock:
             self.paid += payment.money or 0.0
         self.send(
@@ -82,6 +82,7 @@ class ServerLink:
             id=_reservation.get(),
             tokens=payment.input_tokens + payment.output_tokens,
             dollars=payment.money or 0.0,
+            lost=payment.possibly_charged,
         )
 
     def find_left(self) -> float:
@@ -183,8 +184,8 @@ class Purse:
         """Return what is left of the server's budget and of a key's, as if changes that are not made were unpaid."""
         key = self._find_key(owner)
         server_paid = sum(self.paid_since_sync.values())
-        own = [] if key is None else [key.limit - key.spent + self.paid_since_sync.get(owner, 0.0)]
-        whole = [] if self.server is None else [self.server.limit - self.server.spent + server_paid]
+        own = [] if key is None else [key.limit - key.charged + self.paid_since_sync.get(owner, 0.0)]
+        whole = [] if self.server is None else [self.server.limit - self.server.charged + server_paid]
         return min([*own, *whole], default=float("inf"))
 
     def _find_key(self, owner: str) -> Budget | None:
@@ -216,17 +217,21 @@ class Purse:
 
     def _pay(self, message: dict[str, Any]) -> None:
         owner, dollars = message["owner"], message["dollars"]
+        if message["lost"]:  # the metrics have what was paid; the budgets hold for what may have been, too
+            self._charge(owner, dollars, lost=True)
+            return
         self.metrics.tokens.labels(owner).inc(message["tokens"])
         self.metrics.dollars.labels(owner).inc(dollars)
         self._charge(owner, dollars)
         if (reservation := self._reservations.get(message["id"])) is not None:
             reservation.paid += dollars
 
-    def _charge(self, owner: str, dollars: float) -> None:
-        self.paid_since_sync[owner] = self.paid_since_sync.get(owner, 0.0) + dollars
+    def _charge(self, owner: str, dollars: float, *, lost: bool = False) -> None:
+        if not lost:
+            self.paid_since_sync[owner] = self.paid_since_sync.get(owner, 0.0) + dollars
         for budget in self._find(owner):
             with budget.recorded() as booking:
-                booking.pay(dollars)
+                (booking.lose if lost else booking.pay)(dollars)
 
     def _release(self, number: int, paid: float) -> None:
         """Return a reservation; what it has cost beyond the reported payments is charged now."""
@@ -239,6 +244,6 @@ class Purse:
 def _describe(budget: Budget, most: float, *, of_server: bool) -> str:
     whose, how = ("of the server", "--budget") if of_server else ("of this key", "`budget` in the server's keys")
     return (
-        f"The spend cap {whose} is used up: ${budget.spent:.4f} of ${budget.limit:.4f} paid; the next call could cost "
+        f"The spend cap {whose} is used up: ${budget.charged:.4f} of ${budget.limit:.4f} paid; the next call could cost "
         f"${most:.4f}. The document waits until {how} is raised."
     )

@@ -349,7 +349,7 @@ def test_an_update_updates_all_that_is_built(tmp_path: Path) -> None:
     command = "ragindex index --index w"
     assert f"is older than the corpus. Run: {command}\n" in ragindex(*search).err
     updated = ragindex(*command.split()[1:])
-    assert "Next: ragindex search … --index w\n" in updated.out
+    assert "Next: ragindex search '…' --index w\n" in updated.out
     assert {"links", "passages", "vectors"} <= {line.split()[0] for line in updated.out.splitlines()}
     done = ragindex(*search, "--json", "-")
     assert (done.err, done.json["hits"][0]["document"]) == ("", "kelp")
@@ -361,7 +361,7 @@ def test_an_update_updates_all_that_is_built(tmp_path: Path) -> None:
 def test_another_encoder_builds_all_that_is_built(tmp_path: Path) -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25,links")
     ragindex("index", "notes", "--index", "w", "--encoder", "lsa:2")
-    done = ragindex("search", "rowers", "--index", "w", "--method", "links", "--encoder", "lsa:2")
+    done = ragindex("search", "ferry", "--index", "w", "--method", "links", "--encoder", "lsa:2")
     assert (done.code, done.err) == (0, "")
 
 

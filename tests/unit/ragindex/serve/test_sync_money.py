@@ -128,6 +128,19 @@ def test_cost_that_was_not_reported_is_charged_when_the_call_ends() -> None:
     assert pair.purse.find_left("red") == 1.0  # as if the changes in progress were unpaid
 
 
+def test_lost_answers_count_against_budgets_and_are_no_payments() -> None:
+    key = make_key("red", 1.0)
+    pair = Pair(key)
+    with pair.link.paying("red"), LinkedBudget(pair.link).reserved(0.75) as booking:
+        pair.link.report(Payment(0.0, "serve", "w", "small", "t", 1, 30, 10, 0.75, possibly_charged=True))
+        booking.lose(0.75)
+    assert (budget(key).spent, budget(key).charged, budget(key).left) == (0.0, 0.75, 0.25)
+    assert count(pair.purse, "dollars", "red") == 0
+    assert pair.purse.find_left("red") == 0.25
+    with pair.link.paying("red"), pytest.raises(BudgetError, match=r"\$0.7500 of \$1.0000"):
+        pair.pay(0.5, most=0.5)
+
+
 def test_keys_without_a_cap_pay_without_limit() -> None:
     pair = Pair(make_key("red", None))
     with pair.link.paying("red"):
