@@ -539,6 +539,12 @@ def test_a_sync_that_builds_nothing_makes_the_seed_the_default(index: BuiltIndex
         assert reopened.seed == 5
 
 
+def test_records_name_the_encoder_of_parts_that_use_one(index: BuiltIndex) -> None:
+    with index("hybrid") as built:
+        names = {record.name: record.encoder_name for record in built.manifest.parts.values()}
+        assert names == {"passages": None, "vectors": built.encoders.name}
+
+
 def test_refused_addition_writes_nothing(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, chunking=None, create=True)
     many = [Document(f"{n:04d}", "", "x") for n in range(2500)]
