@@ -56,6 +56,4 @@ def test_an_estimate_counts_the_calls_of_a_run(
     assert counted.keys() == expected.keys()
     assert expected["extract"] == counted["extract"] == 60
     assert counted["same_as"] > 10
-    assert expected["same_as"] == round(
-        0.6 * counted["same_as"]
-    )  # this model answers as rules; others find fewer names
+    assert expected["same_as"] == round(0.6 * counted["same_as"])  # others find fewer names than rules
