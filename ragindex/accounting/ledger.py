@@ -73,7 +73,7 @@ class _Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class RunningCosts:
     """Dollars paid for calls with a price, and the `answers` that came from a cache, with the dollars they once cost.
 
     Answers of encoders are no answers, and their dollars count.
@@ -83,7 +83,7 @@ class Costs:
     answers: int = 0
     saved: float = 0.0
 
-    def add(self, entry: CallRecord) -> "Costs":
+    def add(self, entry: CallRecord) -> "RunningCosts":
         """Return the costs with those of a call."""
         money = entry.money or 0.0
         if not entry.replayed:
@@ -97,7 +97,7 @@ class Tally:
     def __init__(self, *, paid_only: bool = False) -> None:
         self._entries: list[CallRecord] = []
         self._paid_only = paid_only
-        self._costs = Costs()
+        self._costs = RunningCosts()
         self._stages: dict[str, Counter[str]] = {}
         self._lock, self._lane = RLock(), _Lane()  # a handler of signals may read while this thread adds
 
@@ -118,7 +118,7 @@ class Tally:
         return _sum_usage([entry for entry in self.entries if not entry.replayed])
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> RunningCosts:
         """What was paid and what the cache has saved, known at once also while millions of calls are recorded."""
         with self._lock:
             return self._costs
