@@ -21,7 +21,7 @@ from ragindex.llm.client import LLMClient
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 
-ENCODING = "counted encoding"
+COUNTED_ENCODING = "counted encoding"
 """The task of what `CountingEncoder` counts."""
 _DIMENSIONS = 32
 _LEAST_PREFIX, _PREFIX_STEP = 1024, 128  # https://platform.openai.com/docs/guides/prompt-caching (2025)
@@ -161,7 +161,7 @@ class MadeUpVectors(Encoder):
         """Return made-up vectors, and record the tokens of each text."""
         for text in texts:
             read = tokens.count_text_tokens(f"{self.prefix}{text}", self.model).tokens
-            entry = ledger.CallRecord(ENCODING, self.id, input_tokens=read, replayed=True, rule=True)
+            entry = ledger.CallRecord(COUNTED_ENCODING, self.id, input_tokens=read, replayed=True, rule=True)
             ledger.record_call(entry, 0.0)
         seeds = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) for text in texts]
         drawn = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]

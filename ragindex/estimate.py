@@ -20,7 +20,7 @@ import regex
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.counting import ENCODING, Counting, CountingEncoder, CountingRules
+from ragindex.counting import COUNTED_ENCODING, Counting, CountingEncoder, CountingRules
 from ragindex.errors import ServiceError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.parts import inputs_of, parts_of, tasks_of, topological_order, uses_encoder
@@ -38,7 +38,7 @@ from ragindex.types import Chunking, Document, Query
 Basis: TypeAlias = Literal["counted", "sampled", "assumed"]
 ChunkingChoice: TypeAlias = Chunking | Literal["default", "corpus"] | None
 """The chunking of an index; "corpus" is the one that suits the corpus."""
-Step: TypeAlias = Literal["index", "questions", "answers"]
+EstimateStep: TypeAlias = Literal["index", "questions", "answers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Estimate:
     money_high: float | None = None
     basis: Basis = "assumed"
     methods: tuple[str, ...] = ()
-    step: Step = "index"
+    step: EstimateStep = "index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -671,5 +671,5 @@ def _count_encoding(
     ):
         index.add(documents)
         index.build(*parts)
-    counted = [entry.input_tokens for entry in tally.entries if entry.task == ENCODING]
+    counted = [entry.input_tokens for entry in tally.entries if entry.task == COUNTED_ENCODING]
     return len(counted), sum(counted)

@@ -79,7 +79,7 @@ class _Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class RunningCosts:
     """Dollars paid for calls with a price, and the `answers` that came from a cache, with the dollars they once cost.
 
     Answers of encoders are no answers, and their dollars count.
@@ -89,7 +89,7 @@ class Costs:
     answers: int = 0
     saved: float = 0.0
 
-    def add(self, entry: CallRecord) -> "Costs":
+    def add(self, entry: CallRecord) -> "RunningCosts":
         """Return the costs with those of a call."""
         money = entry.money or 0.0
         if not entry.replayed:
@@ -104,7 +104,7 @@ class Tally:
         self._entries: list[CallRecord] = []
         self._lost: list[CallRecord] = []
         self._paid_only = paid_only
-        self._costs = Costs()
+        self._costs = RunningCosts()
         self._stages: dict[str, Counter[str]] = {}
         self._lock, self._lane = RLock(), _Lane()  # a handler of signals may read while this thread adds
 
@@ -141,7 +141,7 @@ class Tally:
         return sum(counts[RETRIED] for counts in self.stages.values())
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> RunningCosts:
         """What was paid and what the cache has saved, known at once also while millions of calls are recorded."""
         with self._lock:
             return self._costs

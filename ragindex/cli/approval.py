@@ -14,7 +14,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from ragindex._util.text import first_names, many
-from ragindex.cli.console import confirm, escape_markup, print_estimate, print_note, text_table, write_result
+from ragindex.cli.console import ask_consent, escape_markup, print_estimate, print_note, text_table, write_result
 from ragindex.counting import NoEstimateError
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
@@ -71,7 +71,7 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     total = add_up(estimates)
     if total.high > limit and not approval.yes and approval.budget is None:
         cost = f"This may cost {format_range(total.low, total.high)}, more than ${limit:g} ({CONFIRM_VARIABLE})."
-        confirm(cost, "Go on?", _FLAGS, approval.json)
+        ask_consent(cost, "Go on?", _FLAGS, approval.json)
 
 
 # ---------------------------------------------------------------- estimates as text and JSON

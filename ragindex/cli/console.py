@@ -204,7 +204,7 @@ def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     return values
 
 
-def confirm(reason: str, question: str, flag: str, json: str | None) -> None:
+def ask_consent(reason: str, question: str, flag: str, json: str | None) -> None:
     """Ask the user whether to go on, after the `reason` for it; the one way in which commands ask for consent.
 
     It is asked on a terminal, unless JSON is written (`json`). Elsewhere nobody answers: the command ends, and names

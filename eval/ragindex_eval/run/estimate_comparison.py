@@ -26,7 +26,7 @@ from ragindex_eval.run.ask_scored import answers_folder
 from ragindex_eval.run.fingerprints import answer_keys
 from ragindex_eval.run.settings import CompareSettings
 
-MOST_QUESTIONS = 20
+SAMPLED_QUESTIONS = 20
 """Of more questions a sample is counted before a command starts."""
 _PASSAGES_PER_SEARCH = 100  # as services that charge by the search define it
 _DEPTH = 50  # passages of a rerank request, where the method does not say
@@ -108,7 +108,7 @@ def _estimate_asking(
         "paid": paid,
         "sample": sample,
         "most_characters": None if thorough else MOST_CHARACTERS,
-        "most_questions": None if thorough else MOST_QUESTIONS,
+        "most_questions": None if thorough else SAMPLED_QUESTIONS,
     }
     groups: dict[tuple[str, ...], dict[str, Scheme]] = {}
     for label, scheme in schemes.items():

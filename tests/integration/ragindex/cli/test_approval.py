@@ -11,7 +11,7 @@ from command_line import ragindex
 from till import PAID, Till, billing, open_desk
 
 from ragindex.cli.approval import Approval, approve
-from ragindex.cli.console import confirm
+from ragindex.cli.console import ask_consent
 from ragindex.counting import NoEstimateError
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
@@ -144,16 +144,16 @@ def test_the_limit_must_be_an_amount(till: Till, monkeypatch: pytest.MonkeyPatch
 def test_on_a_terminal_the_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     with pytest.raises(UsageError, match=r"Nothing was done\. To go on without this question, add --yes\."):
-        confirm("This is dear.", "Go on?", "--yes", None)
+        ask_consent("This is dear.", "Go on?", "--yes", None)
     assert terminal == ["Go on?"]
     monkeypatch.setattr(typer, "confirm", lambda question, **_: True)
-    confirm("This is dear.", "Go on?", "--yes", None)
+    ask_consent("This is dear.", "Go on?", "--yes", None)
 
 
 def test_with_json_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     with pytest.raises(UsageError, match=r"This is dear\. Nothing was done: .* add --yes"):
-        confirm("This is dear.", "Go on?", "--yes", "result.json")
+        ask_consent("This is dear.", "Go on?", "--yes", "result.json")
     assert terminal == []
     assert UsageError.exit_code == 2
 

@@ -21,7 +21,7 @@ from ragindex.accounting import ledger
 from ragindex.accounting.ledger import (
     CallRecord,
     ConcurrentTimes,
-    Costs,
+    RunningCosts,
     format_running,
     format_savings,
     format_spending,
@@ -48,7 +48,7 @@ def test_what_the_cache_has_saved() -> None:
         ledger.record_call(KEPT, now=0.001)
         ledger.record_call(replace(KEPT, task=ledger.EMBEDDING, money=0.125), now=0.0)
         ledger.record_call(CallRecord("echo", "offline rules", seconds=0.5, rule=True, replayed=True), now=0.5)
-    assert tally.costs == Costs(paid=0.5, answers=2, saved=0.625)
+    assert tally.costs == RunningCosts(paid=0.5, answers=2, saved=0.625)
     assert format_savings(tally) == "Saved by the cache: 2 answers, $0.625000."
     assert format_running(tally) == "$0.5000, 2 cached"
     assert tally.entries == (replace(CALL, phase="", method="", item=None),)
