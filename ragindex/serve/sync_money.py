@@ -244,6 +244,6 @@ class Purse:
 def _describe(budget: Budget, most: float, *, of_server: bool) -> str:
     whose, how = ("of the server", "--budget") if of_server else ("of this key", "`budget` in the server's keys")
     return (
-        f"The spend cap {whose} is used up: ${budget.charged:.4f} of ${budget.limit:.4f} paid; the next call could cost "
-        f"${most:.4f}. The document waits until {how} is raised."
+        f"The spend cap {whose} is used up: ${budget.charged:.4f} of ${budget.limit:.4f} paid; the next call could "
+        f"cost ${most:.4f}. The document waits until {how} is raised."
     )
