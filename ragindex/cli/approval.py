@@ -130,7 +130,8 @@ def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
         lines.append(f"Estimate: about ${total.money:.4f}, {format_range(total.low, total.high)}.")
     if total.unpriced:
         tokens = many(total.tokens, "token")
-        lines.append(f"No price is known for {first_names(total.unpriced)}; {tokens} in all.")
+        advice = "Set it in a price file named by RAGINDEX_PRICES."
+        lines.append(f"No price is known for {first_names(total.unpriced)}; {tokens} in all. {advice}")
     for source, day in dict.fromkeys((one.price_source, one.price_date) for one in estimates if one.price_source):
         lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
     if not all(one.counted for one in estimates):

@@ -61,7 +61,7 @@ from ragindex.index.notes import (
     list_part_details,
     require_records,
 )
-from ragindex.index.parts import TRIPLES, list_working_methods, require_reader, uses_encoder
+from ragindex.index.parts import TRIPLES, list_working_methods, require_reader, require_working, uses_encoder
 from ragindex.index.repair import move_aside
 from ragindex.index.sync import finished_parts, parts_to_update
 from ragindex.interfaces import Part, Scheme
@@ -174,8 +174,8 @@ def index(
         fit = index.encoder_id
         with use_workers(workers):
             refitted = _build(index, schemes, refit, retry_failed)
-        built: list[Scheme | Part[Any]] = [*schemes, *finished_parts(index)]
-        parts, counts = _collect_figures(index), index.counts()
+        built = finished_parts(index, schemes)
+        parts, counts = _collect_figures(index, built), index.counts()
         unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
         full = describe_full_vocabulary(index, built, fit)
         notes = [*refitted, *format_part_notes(index, built), *list_part_details(index, built)]
@@ -214,7 +214,7 @@ def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Sc
     existing = None if rebuild else manifest.read_manifest(folder)
     if methods is None and existing is not None and existing.parts:
         return []
-    return [registry.scheme(spec) for spec in parse_many(methods or "hybrid")]
+    return [require_working(registry.scheme(spec)) for spec in parse_many(methods or "hybrid")]
 
 
 def _parse_chunking(written: str) -> Chunking:
@@ -237,7 +237,7 @@ def _choose_chunking(
 
 def _build(index: Index, schemes: Sequence[Scheme], refit: bool, retry_failed: bool) -> list[str]:
     """Build methods, and what is built already; with `refit`, fit the encoder first. Return notes on that."""
-    updated = finished_parts(index) if schemes else parts_to_update(index)
+    updated = finished_parts(index, schemes) if schemes else parts_to_update(index)
     if not refit:
         index.build(*updated, *schemes, retry_failed=retry_failed)
         return []
@@ -275,8 +275,8 @@ def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | Non
     return f"{fitted}, and built again: {times}."
 
 
-def _collect_figures(index: Index) -> dict[str, PartFigures]:
+def _collect_figures(index: Index, built: Sequence[Part[Any]]) -> dict[str, PartFigures]:
     """Return time and size of each part by label, and of the encoder's fit if a part uses the encoder."""
-    parts = {registry.label(part): part for part in finished_parts(index)}
+    parts = {registry.label(part): part for part in built}
     fit = index.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
     return {name: index.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})

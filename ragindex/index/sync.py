@@ -204,10 +204,15 @@ def _damaged_files(index: IndexState, parts: Sequence[Part[Any]]) -> list[str]:
     return [*([fit] if fit else []), *damaged_files(index.folder, index.manifest, keys)]
 
 
-def finished_parts(index: IndexState) -> list[Part[Any]]:
-    """Return the finished parts that were built with the current encoder, LLM and seed."""
+def finished_parts(index: IndexState, methods: Iterable[Scheme | Part[Any]] = ()) -> list[Part[Any]]:
+    """Return the finished parts that were built with the current encoder, LLM and seed.
+
+    Parts of `methods` need not be registered: others that are not are left out, with a warning.
+    """
+    own = {index.key(part, index.pinned_encoder(part)): part for each in methods for part in index.all_parts(each)}
     names = {None, index.encoders.name}
-    parts = [(key, _load_plugin(r)) for key, r in index.manifest.parts.items() if r.encoder_name in names]
+    records = [(key, record) for key, record in index.manifest.parts.items() if record.encoder_name in names]
+    parts = [(key, own.get(key) or _load_plugin(record)) for key, record in records]
     return [part for key, part in parts if part and key == index.key(part, index.pinned_encoder(part))]
 
 

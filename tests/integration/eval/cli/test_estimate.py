@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from command_line import TEXTS, Done, make_desk, ragindex
+from command_line import NOTHING_SPENT, TEXTS, Done, make_desk, ragindex
 from counting_server import count_tokens, counting
 from openai_server import OpenAIServer
 
@@ -43,7 +43,7 @@ def estimate(*options: object, llm: str = "openai:small") -> Done:
         ),
         ((*TRIPLES, *QUESTIONS, "--read", "--include", "*.md"), [("extract", 3), ("answer, bm25(over=triples)", 2)]),
         ((*VECTORS, *ENCODER), [("encoding, index", 4)]),
-        ((*VECTORS, *ENCODER, *QUESTIONS), [("encoding, index", 4), ("encoding, dense", 2)]),
+        ((*VECTORS, *ENCODER, *QUESTIONS), [("encoding, index", 4), ("encoding, questions", 2)]),
     ],
 )
 def test_tasks_that_are_estimated(
@@ -56,7 +56,7 @@ def test_tasks_that_are_estimated(
         price, of_output = (2e-6, 0.0) if task["task"].startswith("encoding") else (1e-6, 4e-6)
         assert task["money"] == pytest.approx(price * task["input_tokens"] + of_output * task["output_tokens"])
     assert value["money"] == pytest.approx(sum(task["money"] for task in value["tasks"]))
-    assert value["spent"] == {"input_tokens": 0, "output_tokens": 0, "estimated": False, "money": 0.0}
+    assert value["spent"] == NOTHING_SPENT
     assert server.requests == []
 
 
@@ -97,34 +97,36 @@ def test_budget_is_for_the_sample(server: OpenAIServer) -> None:
     assert "The budget of $0.0000 is exhausted" in done.err
 
 
-BY_RULES = "Answers are taken to be as long as those of rules. --sample 20 pays for 20 documents and measures."
-TOTAL = "Total: ${money:.4f}, without discounts of the service for batches or cached tokens."
+ASSUMED = "assumed: answers, and the rounds of agents, are taken to be about those of rules."
+ADVICE = "--sample 20 pays for 20 documents and questions, and measures."
+TOTAL = "Estimate: about ${money:.4f}, ${low:.4f} to ${high:.4f}."
 
 
 @pytest.mark.parametrize(
     ("options", "llm", "rows", "lines"),
     [
-        (KEYWORDS, "openai:small", 0, ["Indexing makes no paid calls."]),
+        (KEYWORDS, "openai:small", 0, ["Nothing here is paid for."]),
         (
             AGENTS,
             "openai:small",
             0,
             [
-                "Indexing makes no paid calls.",
+                "Nothing here is paid for.",
                 "A model is asked for each question, too, by ircot, self-ask: --questions FILE counts that.",
             ],
         ),
-        ((*AGENT, *QUESTIONS), "openai:small", 1, [TOTAL, BY_RULES]),
-        ((*TRIPLES, *QUESTIONS, "--read"), "openai:small", 2, [TOTAL, BY_RULES]),
+        ((*AGENT, *QUESTIONS), "openai:small", 1, [TOTAL, ASSUMED, ADVICE]),
+        ((*TRIPLES, *QUESTIONS, "--read"), "openai:small", 2, [TOTAL, ASSUMED, ADVICE]),
         ((*TRIPLES, "--sample", "4"), "openai:small", 1, [TOTAL, "Spent: {tokens:,} tokens, ${spent:.6f}."]),
         (
             TRIPLES,
             "openai(model=small, batch=true)",
             1,
             [
-                "Total: ${money:.4f}, with indexing at the price of batches, without discounts of the service for "
-                "cached tokens.",
-                BY_RULES,
+                TOTAL,
+                ASSUMED,
+                ADVICE,
+                "Indexing is at the price of batches; nothing is at a discount for cached tokens.",
             ],
         ),
         (
@@ -132,9 +134,11 @@ TOTAL = "Total: ${money:.4f}, without discounts of the service for batches or ca
             "openai:nobody",
             1,
             [
-                "No price of openai:nobody is known. Set it in a price file named by RAGINDEX_PRICES.",
+                "No price is known for extract; {unpriced:,} tokens in all. Set it in a price file named by "
+                "RAGINDEX_PRICES.",
                 "The model's tokenizer is not available: tokens are estimated from the number of characters.",
-                BY_RULES,
+                ASSUMED,
+                ADVICE,
             ],
         ),
     ],
@@ -145,7 +149,9 @@ def test_lines_below_the_table(options: Sequence[str], llm: str, rows: int, line
     assert len(value["tasks"]) == rows
     spent = value["spent"]
     figures = {"tokens": spent["input_tokens"] + spent["output_tokens"], "spent": spent["money"]}
-    assert printed[rows and rows + 1 :] == [line.format(money=value["money"], **figures) for line in lines]
+    figures |= {"money": value["money"], "low": value["money_low"], "high": value["money_high"]}
+    figures["unpriced"] = sum(task["input_tokens"] + task["output_tokens"] for task in value["tasks"])
+    assert printed[rows and rows + 1 :] == [line.format(**figures) for line in lines]
 
 
 def test_a_model_may_cost_nothing(tmp_path: Path) -> None:

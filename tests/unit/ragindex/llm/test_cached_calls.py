@@ -14,7 +14,7 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
 from ragindex.llm.budget import Budget
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat, Reply
+from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, EndpointFeatures, OpenAIChat, Reply
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.rate_limits import Limits
 from ragindex.llm.tasks import Message
@@ -30,12 +30,16 @@ class ScriptedChat(OpenAIChat):
 
     outcomes: Sequence[Reply | RequestProblemError] = ()
 
-    def send(self, request: ChatRequest) -> Reply:
+    def send(self, request: ChatRequest, form: EndpointFeatures) -> Reply:
         """Return or raise the next outcome."""
         outcome, *self.outcomes = self.outcomes
         if isinstance(outcome, RequestProblemError):
             raise outcome
         return outcome
+
+    def simplify(self, form: EndpointFeatures, problem: RequestProblem) -> EndpointFeatures | None:
+        """There is no simpler form."""
+        return None
 
 
 class CountingLimits(Limits):
