@@ -18,6 +18,7 @@ from ragindex.cli.console import ask_consent, escape_markup, print_estimate, pri
 from ragindex.counting import NoEstimateError
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
+from ragindex.index.documents import Removals
 
 CONFIRM_VARIABLE = "RAGINDEX_CONFIRM_ABOVE"
 _DEFAULT_LIMIT = 1.0
@@ -72,6 +73,17 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     if total.high > limit and not approval.yes and approval.budget is None:
         cost = f"This may cost {format_range(total.low, total.high)}, more than ${limit:g} ({CONFIRM_VARIABLE})."
         ask_consent(cost, "Go on?", _FLAGS, approval.json)
+
+
+def approve_removals(removals: Removals, allowed: bool, json: str | None) -> None:
+    """Ask before so many documents of a source are removed that it may be read in part. Raises UsageError."""
+    if removals.suspicious and not allowed:
+        gone = many(len(removals.ids) - removals.renamed, "document")
+        reason = (
+            f"{gone} of {removals.documents:,} of the source {removals.source} would be removed, because it no longer "
+            f"has them: {first_names(removals.ids)}."
+        )
+        ask_consent(reason, "Remove them?", "--allow-removals", json)
 
 
 # ---------------------------------------------------------------- estimates as text and JSON

@@ -9,7 +9,7 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import Approval, approve, approve_removals
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -93,6 +93,9 @@ def index(
     llm: LlmOption = None,
     budget: BudgetOption = None,
     yes: YesOption = False,
+    allow_removals: Annotated[
+        bool, typer.Option("--allow-removals", help="Do not ask before many documents of a source are removed.")
+    ] = False,
     dry_run: DryRunOption = False,
     no_cache: NoCacheOption = False,
     triples: Annotated[
@@ -168,7 +171,8 @@ def index(
     ) as index:
         if existing is not None and wanted_chunking is not None:
             index.rechunk(wanted_chunking)
-        changed = None if corpus is None else index.replace(corpus, source=named)
+        asking = partial(approve_removals, allowed=allow_removals, json=json)
+        changed = None if corpus is None else index.replace(corpus, source=named, announce=asking)
         if triples is not None:
             index.import_part(TRIPLES, triples)
         fit = index.encoder_id

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
+from ragindex._util.canonical import digest
 from ragindex._util.ids import find_spelling, list_places, spellings
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names, first_names
@@ -13,7 +14,7 @@ from ragindex.corpus import Corpus
 from ragindex.corpus.corpus import NO_TEXT
 from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
 from ragindex.index import sources
-from ragindex.index.documents import DocumentChanges, Documents
+from ragindex.index.documents import DocumentChanges, Documents, Removals
 from ragindex.index.manifest import with_chunking
 from ragindex.index.sources import PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
@@ -76,10 +77,11 @@ def replace_source(
     documents: Corpus | Iterable[Document],
     *,
     source: str = "",
-    announce: Callable[[Sequence[str]], None] = lambda gone: None,
+    announce: Callable[[Removals], None] = lambda removals: None,
 ) -> DocumentChanges:
     """Replace the documents of a source by `documents`; other sources stay as they are. See `Index.replace`."""
     (given,) = sources.corpora(documents, source)
+    earlier = index.manifest.sources
     with index.writing(INDEXING) as corpus:
         with _remove_empty_sources(index, corpus):
             (placed,) = _assign_sources(index, corpus, [given], source, "index")
@@ -93,7 +95,11 @@ def replace_source(
             stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
             gone = tuple(sorted(set(missing).difference(stay)))
             if gone:
-                announce(gone)
+                try:
+                    announce(_describe_removals(corpus, placed, gone))
+                except RagindexError:
+                    index.save(sources=earlier)
+                    raise
             changed = _upsert_documents(index, corpus, [placed])
         corpus.remove(gone)
     _warn_of_language(index, [given])
@@ -103,6 +109,17 @@ def replace_source(
         warnings.warn(message, LeftOutWarning, stacklevel=3)
     unchanged = changed.unchanged + len(stay)
     return replace(changed, removed=len(gone), unchanged=unchanged, gone=gone, kept=stay)
+
+
+def _describe_removals(stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...]) -> Removals:
+    owners = stored.sources()
+    count = sum(owner == placed.source for owner in owners.values())
+    removals = Removals(gone, placed.source, count)
+    if not removals.suspicious:
+        return removals
+    new = {digest([document.title, document.text]) for document in placed.documents if document.id not in owners}
+    texts = (digest([document.title, document.text]) for document in stored.read(gone))
+    return replace(removals, renamed=sum(text in new for text in texts) if new else 0)
 
 
 def rechunk_documents(index: IndexState, chunking: Chunking) -> DocumentChanges:

@@ -68,6 +68,28 @@ class DocumentChanges:
     reread: int = 0
 
 
+_MANY_REMOVED, _MOST_FEW = 0.2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """The documents that are about to leave an index because their source no longer has them.
+
+    `ids` are theirs, `source` is its name and `documents` how many it has. `renamed` of them come again under another
+    id.
+    """
+
+    ids: tuple[str, ...]
+    source: str
+    documents: int
+    renamed: int = 0
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether more leave than edits explain: five or more, and more than a fifth. A checkout may be incomplete."""
+        return len(self.ids) - self.renamed > max(_MOST_FEW, _MANY_REMOVED * self.documents)
+
+
 @dataclass(frozen=True, slots=True)
 class Documents:
     """The documents collection, and the passages of one chunking.

@@ -21,7 +21,7 @@ from ragindex._util.workers import use_workers
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageError
 from ragindex.index import changes
-from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents
+from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents, Removals
 from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
 from ragindex.index.manifest import (
     IndexSettings,
@@ -192,7 +192,7 @@ class Index(IndexState):
         documents: Corpus | Iterable[Document],
         *,
         source: str = "",
-        announce: Callable[[Sequence[str]], None] = lambda gone: None,
+        announce: Callable[[Removals], None] = lambda removals: None,
     ) -> DocumentChanges:
         """Make a source hold exactly these documents: add new ones, update changed ones, remove the rest.
 
@@ -200,8 +200,8 @@ class Index(IndexState):
             index.replace(ragindex.read("my-documents"))  # after files were changed, added or deleted
 
         Documents of other sources stay. If the documents come from a file or folder inside the folder of a source,
-        only those below that path are replaced. `announce` is given the ids of the documents that leave the index,
-        before anything is written. Raises the same errors as `add`.
+        only those below that path are replaced. `announce` is given the documents that leave the index, before any is
+        written, and may raise an error to stop it. Raises the same errors as `add`.
         """
         return changes.replace_source(self, _require_documents(documents), source=source, announce=announce)
 

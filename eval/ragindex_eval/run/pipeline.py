@@ -30,7 +30,7 @@ from ragindex.errors import (
     RagindexError,
     UsageError,
 )
-from ragindex.index.documents import DocumentChanges
+from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
 from ragindex.index.manifest import require_apart
@@ -230,15 +230,25 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
 
 
-def _announce_leaving(index: Index, gone: Sequence[str]) -> None:
-    """Say which documents leave an index before they do: a pattern such as --exclude may be of another command."""
-    leave = many(len(gone), "document leaves", "documents leave")
+def _announce_leaving(index: Index, removals: Removals) -> None:
+    """Say which documents leave an index before they do: a pattern such as --exclude may be of another command.
+
+    Raises UsageError if they are so many that a source may be incomplete.
+    """
+    leave = many(len(removals.ids), "document leaves", "documents leave")
+    if removals.suspicious:
+        raise UsageError(
+            f"{leave} {index.folder}, of {removals.documents:,} of the source {removals.source}, as this command does "
+            f"not read them: {first_names(removals.ids)}. Nothing was done. To keep them: other --include and "
+            "--exclude, or --index ANOTHER. To remove them, run: "
+            f"{index.command('index', 'DATA', '--allow-removals')}"
+        )
     _log.warning(
         "%s %s, as this command does not read them: %s. Retrievers exported from it are refused until they are "
         "exported again. To keep them: other --include and --exclude, or --index ANOTHER",
         leave,
         index.folder,
-        first_names(gone),
+        first_names(removals.ids),
     )
 
 

@@ -366,6 +366,42 @@ def test_another_encoder_builds_all_that_is_built(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
 
 
+NUMBERED = {f"plants/{number}.md": f"# Plant {number}\n\nIt grows to {number} metres." for number in range(9)}
+
+
+def test_most_of_a_source_is_removed_on_request_alone(tmp_path: Path) -> None:
+    write(tmp_path, NUMBERED)
+    ragindex("index", "plants", "--index", "w", "--methods", "bm25")
+    for number in range(1, 9):
+        (tmp_path / f"plants/{number}.md").unlink()
+    before = Path("w/workspace.json").read_bytes()
+    refused = failed(2, "index", "plants", "--index", "w")
+    assert refused.startswith("8 documents of 9 of the source plants would be removed, because it no longer has them: ")
+    assert refused.endswith("Nothing was done: nobody can be asked here. To go on, add --allow-removals.")
+    assert Path("w/workspace.json").read_bytes() == before
+    compared = failed(2, "compare", "plants", "--index", "w", "--methods", "bm25", "--questions", "questions.txt")
+    assert "Nothing was done." in compared
+    assert "ragindex index DATA --index w --allow-removals" in compared
+    with Index.open(Path("w"), read_only=True) as index:
+        assert len(index) == 9
+    removed = ragindex("index", "plants", "--index", "w", "--allow-removals", "--json", "-").json
+    assert (removed["documents"], removed["changed"]["removed"]) == (1, 8)
+
+
+@pytest.mark.parametrize("gone", [4, 9])
+def test_edits_and_renames_need_no_consent(gone: int, tmp_path: Path) -> None:
+    write(tmp_path, NUMBERED)
+    ragindex("index", "plants", "--index", "w", "--methods", "bm25")
+    for number in range(gone):
+        path = tmp_path / f"plants/{number}.md"
+        if gone == 9:
+            path.rename(path.with_name(f"plant-{number}.md"))
+        else:
+            path.unlink()
+    changed = ragindex("index", "plants", "--index", "w", "--json", "-").json["changed"]
+    assert (changed["removed"], changed["added"]) == (gone, gone if gone == 9 else 0)
+
+
 def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
     made = ragindex("index", "notes", "--index", "w", "--methods", "bm25(over=triples)", "--json", "-")
     assert made.json["notes"] == ["extractions: 4 passages were read by rules, not by a language model."]
