@@ -1,4 +1,4 @@
-"""The command `remove`: remove documents from an index."""
+"""The command `remove`: remove documents, or methods, from an index."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,6 +27,8 @@ from ragindex.index import sources
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
+from ragindex.plugins.registry import PluginSpec
+from ragindex.plugins.specs import parse_many
 
 
 def remove(
@@ -34,6 +36,9 @@ def remove(
     ids: Annotated[list[str] | None, typer.Argument(help="Document ids.", show_default=False)] = None,
     source: Annotated[
         str | None, typer.Option(metavar="NAME", help="Remove all documents of this source, and forget the source.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option("--method", metavar="a,b", help="Remove what only these methods have built.")
     ] = None,
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
@@ -43,12 +48,15 @@ def remove(
     wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
-    """Remove documents from an index and from everything that is built over them.
+    """Remove documents from an index and from everything that is built over them, or methods.
 
     Example: ragindex remove notes/old.md --index my-index
     """
-    if bool(ids) == bool(source):
-        raise BadParameter("Missing argument 'IDS...' or --source NAME. Give exactly one of them.")
+    if sum(map(bool, (ids, source, methods))) != 1:
+        raise BadParameter("Missing argument 'IDS...', --source NAME or --method NAME. Give exactly one of them.")
+    if methods:
+        _remove_methods(folder, methods, encoder, store, wait, json)
+        return
     estimating = partial(
         estimate_left,
         folder,
@@ -74,6 +82,15 @@ def remove(
     removed = many(changed.removed, "document")
     value = {"removed": changed.removed, "spent": command_spending()}
     write_result(value, json, lambda: stdout().print(f"{removed} removed"))
+
+
+def _remove_methods(
+    folder: Path, methods: str, encoder: PluginSpec | None, store: PluginSpec | None, wait: float, json: str | None
+) -> None:
+    with Index.open(folder, encoder=encoder, store=store, wait_seconds=wait) as index:
+        parts = index.remove_methods(*parse_many(methods))
+    value = {"removed": 0, "parts": parts, "spent": command_spending()}
+    write_result(value, json, lambda: stdout().print(f"{many(len(parts), 'part')} removed: {', '.join(parts)}"))
 
 
 def _leaving(index: Index, ids: Sequence[str], source: str | None) -> set[str]:

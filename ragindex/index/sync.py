@@ -47,6 +47,7 @@ from ragindex.index.parts import (
     PartBuildContext,
     documents_of,
     inputs_of,
+    list_working_methods,
     part_key,
     parts_of,
     require_import,
@@ -554,6 +555,43 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
         details=tuple(task.context.details),
         files=tuple(holding),
     )
+
+
+def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> list[str]:
+    """Remove the parts that only `methods` use, and return their labels. See `Index.remove_methods`."""
+    with index.writer("removing methods"):
+        index.reload()
+        finished = finished_parts(index, methods)
+        own = topological_order(part for method in methods for part in method.parts())
+        missing = [method for method in methods if not set(index.all_parts(method)) <= set(finished)]
+        if missing:
+            labels = ", ".join(map(registry.label, missing))
+            raise UsageError(f"The index {index.folder} is not built for {labels}. Nothing was removed.")
+        named = {registry.name_of(method) for method in methods}
+        others = {
+            name: parts
+            for name, parts in list_working_methods().items()
+            if name not in named and all(part in finished for part in parts)
+        }
+        shared = [part for part in finished if part not in own] + [part for parts in others.values() for part in parts]
+        needed = topological_order(shared)
+        removed = [part for part in own if part not in needed]
+        if not removed:
+            using = [name for name, parts in others.items() if not set(own).isdisjoint(parts)]
+            labels = ", ".join(map(registry.label, methods))
+            raise UsageError(
+                f"All parts of {labels} are used by {', '.join(using)} too. Nothing was removed. To remove them, name "
+                "these methods as well."
+            )
+        keys = {index.key(part, index.pinned_encoder(part)) for part in removed}
+        index.opened.clear()
+        index.save(
+            parts={key: record for key, record in index.manifest.parts.items() if key not in keys},
+            outdated={**index.manifest.outdated, **dict.fromkeys(keys, time.time())},
+            leftover=True,
+        )
+        _clean(index)
+    return [registry.label(part) for part in removed]
 
 
 # ---------------------------------------------------------------- pin readers, clean

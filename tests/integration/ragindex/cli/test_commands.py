@@ -366,6 +366,39 @@ def test_another_encoder_builds_all_that_is_built(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
 
 
+def test_method_is_removed_with_what_it_alone_uses() -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense,links")
+    sizes = {path.name for path in Path("w").rglob("*") if path.is_dir()}
+    removed = ragindex("remove", "--method", "links,evidence", "--index", "w", "--json", "-").json
+    assert (removed["removed"], removed["parts"]) == (0, ["links"])
+    assert {path.name for path in Path("w").rglob("*") if path.is_dir()} < sizes
+    assert [part["part"] for part in ragindex("parts", "--index", "w", "--json", "-").json["parts"]] == [
+        "passages",
+        "vectors",
+    ]
+    assert ragindex("search", "slate", "--index", "w", "--method", "dense").code == 0
+    missing = failed(4, "search", "slate", "--index", "w", "--method", "links")
+    assert missing.startswith("The index w is not built for links with the encoder lsa. Built: bm25, ")
+    ragindex("index", "notes", "--index", "w")  # updates what is left
+    assert failed(4, "search", "slate", "--index", "w", "--method", "links") == missing
+    again = failed(2, "remove", "--method", "links,evidence", "--index", "w")
+    assert again == "The index w is not built for links, evidence. Nothing was removed."
+    assert ragindex("index", "notes", "--index", "w", "--methods", "links").code == 0
+    assert ragindex("search", "slate", "--index", "w", "--method", "links").code == 0
+    assert failed(4, "remove", "--method", "raptor", "--index", "v").startswith("No index in v.")
+
+
+def test_methods_that_share_all_parts_are_removed_together() -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense")
+    refused = failed(2, "remove", "--method", "dense", "--index", "w")
+    assert refused.startswith("All parts of dense are used by ")
+    others = refused.removeprefix("All parts of dense are used by ").partition(" too. ")[0].split(", ")
+    assert {"bm25", "hybrid"} <= set(others)
+    removed = ragindex("remove", "--method", ",".join({"dense", *others} - {"bm25"}), "--index", "w").out
+    assert removed == "1 part removed: vectors\n"
+    assert ragindex("search", "slate", "--index", "w", "--method", "bm25").code == 0
+
+
 NUMBERED = {f"plants/{number}.md": f"# Plant {number}\n\nIt grows to {number} metres." for number in range(9)}
 
 
