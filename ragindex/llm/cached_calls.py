@@ -202,23 +202,25 @@ class CachedCalls:
                 if self._output_excess.answered.is_set():
                     stack.close()
             most = None if budget is None else self._bound(request, needed).money
-            booking = stack.enter_context(reserve_money(budget, most))
-            try:
-                with self._limits.slot(needed + request.max_tokens) as used:
-                    reply = self._chat.send(request, form)
-                    if reply.input_tokens is not None and reply.output_tokens is not None:
-                        used(reply.input_tokens + reply.output_tokens)
-            except RequestProblemError as error:
-                self.record_failure(task, request, error, booking)
-                simpler = self._chat.simplify(form, error.problem)
-                if simpler is None:
-                    raise
-                return simpler
-            self._see(request, reply, needed)
-            answer = self._count(request, reply)
-            with nullcontext() if start is not None else ledger.unrecorded():  # the log of payments has it either way
-                self._record(task, answer, time.perf_counter() - (start or 0.0))
-            booking.pay(answer.money or 0.0)
+            with reserve_money(budget, most) as booking:
+                try:
+                    with self._limits.slot(needed + request.max_tokens) as used:
+                        reply = self._chat.send(request, form)
+                        if reply.input_tokens is not None and reply.output_tokens is not None:
+                            used(reply.input_tokens + reply.output_tokens)
+                except RequestProblemError as error:
+                    self.record_failure(task, request, error, booking)
+                    simpler = self._chat.simplify(form, error.problem)
+                    if simpler is None:
+                        raise
+                    return simpler
+                answer = self._count(request, reply)
+                with (
+                    nullcontext() if start is not None else ledger.unrecorded()
+                ):  # the log of payments has it either way
+                    self._record(task, answer, time.perf_counter() - (start or 0.0))
+                booking.pay(answer.money or 0.0)
+            self._see(request, reply, needed)  # once it is paid: who reserves by what was seen finds it spent
             return answer
 
     def record_failure(
