@@ -1,7 +1,7 @@
 """Operations that add, replace and remove the documents of an index, by source."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -86,9 +86,9 @@ def replace_source(
         with _remove_empty_sources(index, corpus):
             (placed,) = _assign_sources(index, corpus, [given], source, "index")
             ids = {document.id for document in placed.documents}
-            owners = corpus.sources().items()
+            owners = corpus.sources()
             missing = sorted(
-                id for id, owner in owners if owner == placed.source and placed.covers(id) and id not in ids
+                id for id, owner in owners.items() if owner == placed.source and placed.covers(id) and id not in ids
             )
             left_out = sources.find_left_out(index.manifest.sources, given)
             unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
@@ -96,7 +96,7 @@ def replace_source(
             gone = tuple(sorted(set(missing).difference(stay)))
             if gone:
                 try:
-                    announce(_describe_removals(corpus, placed, gone))
+                    announce(_describe_removals(corpus, placed, gone, owners))
                 except RagindexError:
                     index.save(sources=earlier)
                     raise
@@ -111,8 +111,9 @@ def replace_source(
     return replace(changed, removed=len(gone), unchanged=unchanged, gone=gone, kept=stay)
 
 
-def _describe_removals(stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...]) -> Removals:
-    owners = stored.sources()
+def _describe_removals(
+    stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...], owners: Mapping[str, str]
+) -> Removals:
     count = sum(owner == placed.source for owner in owners.values())
     removals = Removals(gone, placed.source, count)
     if not removals.suspicious:

@@ -171,6 +171,11 @@ class CombinedBudget(Budget):
         return self.own.spent
 
     @property
+    def charged(self) -> float:
+        """US dollars paid so far, and possibly charged, of the inner budget."""
+        return self.own.charged
+
+    @property
     def left(self) -> float:
         """US dollars that are neither paid nor reserved, in both."""
         return min(self.own.left, self.outer.left)
@@ -218,33 +223,16 @@ class DailyBudget(Budget):
         return self._today.read()
 
     @property
-    def left(self) -> float:
-        """US dollars that nobody has paid today and this process has not reserved."""
-        with self._changed:
-            return self.limit - self._today.read() - self._reserved
-
-    @contextmanager
-    def recorded(self) -> Iterator[Booking]:
-        """Add nothing: the log has what is paid inside."""
-        yield Booking()
+    def charged(self) -> float:
+        """The same: the log has what is paid, and this process need not add it up."""
+        return self._today.read()
 
     @contextmanager
     def reserved(self, most: float) -> Iterator[Booking]:
         """Reserve money for one call. Raises BudgetError, and StoreError if the log cannot be written or read."""
         require_log()
-        with self._changed:
-            while self._today.read() + self._reserved + most > self.limit:
-                if not self._in_flight:
-                    raise self._exhausted(most)
-                self._changed.wait()
-            self._reserved, self._in_flight = self._reserved + most, self._in_flight + 1
-        try:
-            yield Booking()
-        finally:
-            with self._changed:
-                self._in_flight -= 1
-                self._reserved = self._reserved - most if self._in_flight else 0.0
-                self._changed.notify_all()
+        with super().reserved(most) as booking:
+            yield booking
 
     def _exhausted(self, most: float) -> BudgetError:
         return DailyBudgetError(

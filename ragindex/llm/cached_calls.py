@@ -215,9 +215,8 @@ class CachedCalls:
                         raise
                     return simpler
                 answer = self._count(request, reply)
-                with (
-                    nullcontext() if start is not None else ledger.unrecorded()
-                ):  # the log of payments has it either way
+                recording = ledger.unrecorded() if start is None else nullcontext()  # the log of payments has both
+                with recording:
                     self._record(task, answer, time.perf_counter() - (start or 0.0))
                 booking.pay(answer.money or 0.0)
             self._see(request, reply, needed)  # once it is paid: who reserves by what was seen finds it spent

@@ -115,6 +115,9 @@ def test_given_budget_counts_within_the_day(desk: Path, monkeypatch: pytest.Monk
     with combined.recorded() as booking:
         booking.pay(0.5)
     assert own.spent == 0.75
+    with combined.recorded() as booking:
+        booking.lose(0.25)
+    assert (own.charged, combined.charged, combined.spent) == (1.0, 1.0, 0.75)
 
 
 def test_processes_share_a_log(desk: Path) -> None:
