@@ -55,6 +55,7 @@ def remove(
     if sum(map(bool, (ids, source, methods))) != 1:
         raise BadParameter("Missing argument 'IDS...', --source NAME or --method NAME. Give exactly one of them.")
     if methods:
+        approve(list, Approval(yes, budget, dry_run, json))  # costs nothing, and a dry run ends here
         _remove_methods(folder, methods, encoder, store, wait, json)
         return
     estimating = partial(

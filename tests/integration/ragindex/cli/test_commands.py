@@ -369,6 +369,9 @@ def test_another_encoder_builds_all_that_is_built(tmp_path: Path) -> None:
 def test_method_is_removed_with_what_it_alone_uses() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense,links")
     sizes = {path.name for path in Path("w").rglob("*") if path.is_dir()}
+    dry = ragindex("remove", "--method", "links,evidence", "--index", "w", "--dry-run")
+    assert (dry.code, dry.out) == (0, "Nothing here is paid for.\n")
+    assert ragindex("search", "slate", "--index", "w", "--method", "links").code == 0
     removed = ragindex("remove", "--method", "links,evidence", "--index", "w", "--json", "-").json
     assert (removed["removed"], removed["parts"]) == (0, ["links"])
     assert {path.name for path in Path("w").rglob("*") if path.is_dir()} < sizes
