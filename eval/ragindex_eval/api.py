@@ -12,9 +12,10 @@ from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
-from ragindex_eval.run.pipeline import default_index, evaluate
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, make_settings
-from ragindex_eval.run.study import load_dataset
+from ragindex_eval.run.study import evaluate
 
 _SELECTION = ("include", "exclude", "encoding", "max_file_mb", "ocr", "rows")
 _COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
@@ -40,7 +41,7 @@ def compare(
     `options` are the flags of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
     `CompareSettings` lists all of them.
 
-    Raises UsageError for invalid options, and the errors of `ragindex_eval.run.pipeline.evaluate`.
+    Raises UsageError for invalid options, and the errors of `ragindex_eval.run.study.evaluate`.
     """
     given = {"methods": methods, "questions": questions, **options}
     path = data if isinstance(data, str | Path) else None
@@ -49,7 +50,7 @@ def compare(
     _refuse([name for name in options if name in _COMMAND_ONLY], "is an option of the command alone")
     values = {name: value for name, value in given.items() if value is not None}
     settings = make_settings(values, "compare: ", without=_COMMAND_ONLY)
-    comparison = evaluate(settings, _resolve_dataset(data, settings), index=opened)
+    comparison = evaluate(make_plan(settings), settings, _resolve_dataset(data, settings), index=opened)
     return Result(comparison, opened or settings.index or default_index(comparison.dataset.name))
 
 
@@ -57,7 +58,7 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
     if data is None:
         return None
     if isinstance(data, str | Path):
-        return load_dataset(settings)
+        return load_dataset(settings, settings.seed)
     if isinstance(data, Corpus):
         _refuse(_given(settings, ("format", *_SELECTION)), "describes a path, and the data is a Corpus")
         if settings.questions is None:

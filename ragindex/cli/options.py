@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ragindex.cli.console import json_destination
+from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS
 
 JsonOption = Annotated[
     str | None,
@@ -74,8 +75,6 @@ MaxFileOption = Annotated[
     float, typer.Option("--max-file-mb", metavar="MB", help="Leave out larger files, and say so.")
 ]
 OcrOption = Annotated[bool, typer.Option("--ocr", help="Recognise the text of scanned pages in PDF files.")]
-OPTIONAL_COLUMNS = "[text=COLUMN,…]"
-"""How a value is written that may be left out."""
 RowsOption = Annotated[
     str | None,
     typer.Option(

@@ -19,7 +19,8 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.options import DryRunOption, JsonOption, YesOption
+from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS
 from ragindex.errors import UsageError
 from ragindex.index.manifest import require_manifest, write_command
 from ragindex_eval.export_compared import export_compared, find_compared
@@ -34,11 +35,16 @@ from ragindex_eval.results.save import save_results
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
 from ragindex_eval.run.estimate_rest import describe_rest, estimate_rest_building, list_rest
-from ragindex_eval.run.grid import count_skipped, parse_threshold, require_all_read, require_answers, require_reached
-from ragindex_eval.run.methods import ALL
-from ragindex_eval.run.pipeline import default_index
-from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
+from ragindex_eval.run.experiment import default_index
+from ragindex_eval.run.settings import ALL, CompareSettings, make_settings, read_settings
 from ragindex_eval.run.study import run_study
+from ragindex_eval.run.thresholds import (
+    count_skipped,
+    parse_threshold,
+    require_all_read,
+    require_answers,
+    require_reached,
+)
 from ragindex_eval.stats.conclusions import better, leaders, rank_methods
 from ragindex_eval.stats.first_sentence import list_close_leaders
 from ragindex_eval.stats.seeds import study_to_json

@@ -46,8 +46,8 @@ from ragindex.plugins.specs import parse_many
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.methods import ALL, choose_methods
-from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.run.plan import choose_methods
+from ragindex_eval.run.settings import ALL, CompareSettings
 
 
 def estimate_command(

@@ -17,7 +17,8 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.options import DryRunOption, JsonOption, YesOption
+from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.format import about_questions, join_names
@@ -29,13 +30,14 @@ from ragindex_eval.gate import (
     scores_of,
     write_junit,
 )
-from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.grid import require_all_read
-from ragindex_eval.run.own_documents import describe_own_documents
-from ragindex_eval.run.pipeline import default_index, evaluate, make_plan
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.notes import list_file_notes
+from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import make_settings
-from ragindex_eval.run.study import load_dataset
+from ragindex_eval.run.study import evaluate
+from ragindex_eval.run.thresholds import require_all_read
 from ragindex_eval.stats.power import POWER
 
 
@@ -110,13 +112,13 @@ def _measure(
     if "data" not in given and "index" not in given:
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
     settings = make_settings({**given, "methods": methods, "fresh": True})
-    dataset = load_dataset(settings) if settings.data is not None else None
+    dataset = load_dataset(settings, settings.seed) if settings.data is not None else None
     for note in () if dataset is None else (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     folder = settings.index or default_index(dataset.name if dataset else "")
-    schemes = {method.label: method.scheme for method in make_plan(settings).methods}
-    approve(partial(estimate_comparison, settings, dataset, folder, schemes), approval)
-    comparison = evaluate(settings, dataset)
+    plan = make_plan(settings)
+    approve(partial(estimate_comparison, settings, dataset, folder, plan.schemes), approval)
+    comparison = evaluate(plan, settings, dataset)
     by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
     labels = dict(zip(methods, comparison.asked, strict=True))
     scores = {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}

@@ -22,7 +22,8 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.options import DryRunOption, JsonOption, YesOption
+from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
 from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
@@ -34,10 +35,9 @@ from ragindex_eval.judge.prepare import estimate_judging, prepare_pool, read_mod
 from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
-from ragindex_eval.run.conclude import list_file_notes
-from ragindex_eval.run.pipeline import default_index
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings, make_settings
-from ragindex_eval.run.study import load_dataset
 
 _CUTOFFS = "5,10"
 
@@ -109,7 +109,7 @@ def judge_command(
 
 def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approval) -> tuple[Pool, str, Path]:
     """Return the pool, the language of its texts, and the folder of the index, once the user agrees to the cost."""
-    dataset = None if settings.data is None else load_dataset(settings)
+    dataset = None if settings.data is None else load_dataset(settings, settings.seed)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
     folder = settings.index or default_index(dataset.name if dataset else "")

@@ -22,7 +22,8 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.options import DryRunOption, JsonOption, YesOption
+from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS
 from ragindex.errors import BudgetError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index
@@ -38,13 +39,12 @@ from ragindex_eval.recommend.recommend import Progress, recommend
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.show import describe_standing, render_recommendation
 from ragindex_eval.recommend.values import LARGER_BUDGET, Recommendation
-from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.grid import require_all_read
-from ragindex_eval.run.own_documents import describe_own_documents
-from ragindex_eval.run.pipeline import default_index
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
-from ragindex_eval.run.study import load_dataset
+from ragindex_eval.run.thresholds import require_all_read
 
 
 def rule_flag(field: str, metavar: str | None = None) -> Any:
@@ -124,7 +124,7 @@ def recommend_command(
     rules = _make_rules({name: value for name, value in given.items() if name in _RULES})
     flags = make_settings({name: value for name, value in given.items() if name not in _RULES})
     settings = flags if config is None else flags.over(read_settings(config))
-    dataset = load_dataset(settings)
+    dataset = load_dataset(settings, settings.seed)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     folder = settings.index or default_index(dataset.name)

@@ -20,8 +20,9 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.options import DryRunOption, JsonOption, YesOption
 from ragindex.corpus.judgements import question_id
+from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
@@ -30,12 +31,11 @@ from ragindex_eval.cli.compare import setting_flag
 from ragindex_eval.cli.reading_flags import list_reading_flags
 from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.run.conclude import describe_naming, list_file_notes
+from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.own_documents import describe_own_documents
-from ragindex_eval.run.pipeline import default_index
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.notes import describe_naming, list_file_notes
 from ragindex_eval.run.settings import CompareSettings, make_settings
-from ragindex_eval.run.study import load_dataset
 from ragindex_eval.run.tune import METHOD, Tuned, make_method, tune
 
 
@@ -80,7 +80,7 @@ def tune_command(
     flags = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     settings = make_settings(flags)
     require_writable(out.parent)
-    dataset = load_dataset(settings)
+    dataset = load_dataset(settings, settings.seed)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     scheme = make_method(parse_many(bases) if bases else [])
