@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from ragindex.compare_options import CompareOptions
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
@@ -26,8 +27,7 @@ def compare(
     methods: str | Sequence[PluginSpec] | None = None,
     *,
     questions: str | Path | None = None,
-    index: str | Path | Index | None = None,
-    **options: Any,
+    **options: Unpack[CompareOptions],
 ) -> Result:
     """Build `methods` over `data`, ask the questions, and measure the quality, latency and cost of each method.
 
@@ -38,12 +38,13 @@ def compare(
     index, which is kept for the next run (default: ragindex-workspaces/NAME), or an open index, which keeps its own
     encoder, store, language, seed and LLM.
 
-    `options` are the flags of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
-    `CompareSettings` lists all of them.
+    `options` are those of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
+    `CompareOptions` lists all of them.
 
     Raises UsageError for invalid options, and the errors of `ragindex_eval.run.study.evaluate`.
     """
-    given = {"methods": methods, "questions": questions, **options}
+    index = options.get("index")
+    given: dict[str, Any] = {"methods": methods, "questions": questions, **options}
     path = data if isinstance(data, str | Path) else None
     opened = index if isinstance(index, Index) else None
     given |= {"data": None if path is None else str(path), "index": None if opened else index}

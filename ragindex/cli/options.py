@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from ragindex.cli.console import json_destination
-from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS
 
 JsonOption = Annotated[
     str | None,
@@ -79,7 +78,7 @@ RowsOption = Annotated[
     str | None,
     typer.Option(
         "--rows",
-        metavar=OPTIONAL_COLUMNS,
+        metavar="[text=COLUMN,…]",  # brackets: it may be left out
         help="Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name.",
     ),
 ]

@@ -26,7 +26,7 @@ from pydantic import (
 from ragindex._util.text import suggest_names
 from ragindex.corpus import FileSelection
 from ragindex.corpus.local_files import MAX_FILE_MB
-from ragindex.corpus.readers.rows import OPTIONAL_COLUMNS, Rows, parse_rows
+from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
 from ragindex.llm.answer_question import DEFAULT_TOKENS
@@ -98,7 +98,7 @@ class DataSettings(_Settings):
     )
     ocr: bool = _field(None, "Recognise the text of scanned pages in PDF files.", default=False)
     rows: _Rows = _field(
-        OPTIONAL_COLUMNS, "Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name."
+        "[text=COLUMN,…]", "Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name."
     )
 
     def all_corpora(self) -> list[CorpusSettings | None]:
@@ -233,6 +233,10 @@ class CompareSettings(DataSettings, MethodSettings, IndexSettings, MeasureSettin
         replaced = {name for pair in _ONE_OR_MANY for name in pair if any(alias in here for alias in pair)}
         others = {name: value for name, value in there.items() if name not in replaced}
         return CompareSettings.model_validate({**others, **here})
+
+    def over_file(self, path: Path | None) -> "CompareSettings":
+        """Return these settings completed with those of a YAML file, if one is named. Raises as `read_settings`."""
+        return self if path is None else self.over(read_settings(path))
 
     def on_index(self, folder: Path) -> "CompareSettings":
         """Return the settings with the index's own encoder, LLM, store, language and seed where they name no others."""

@@ -25,8 +25,6 @@ from ragindex.corpus.readers.text_encodings import decode_text, name_encoding
 from ragindex.errors import DataError, UsageError
 from ragindex.types import NO_METADATA, MetadataValue, Section
 
-OPTIONAL_COLUMNS = "[text=COLUMN,…]"
-"""How the columns are written that may be left out."""
 _BATCH = 1_000  # rows
 _EXACT = 2**53  # up to here a float is an integer exactly
 _CONVENTIONS = {
