@@ -12,7 +12,6 @@ from ragindex._util.distribution import entry_points, read_docstring
 from ragindex._util.durable_files import expand_home
 from ragindex.accounting.spending_log import name_command
 from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
-from ragindex.cli.option_groups import GroupedCommand
 from ragindex.errors import RagindexError
 
 _GROUP = "ragindex.commands"
@@ -106,6 +105,8 @@ def _is_bracketed(metavar: str) -> bool:
 
 def _load_command(point: EntryPoint) -> Any:
     """Import a command and return it as typer runs it. Raises the errors of `registry.load_plugin`."""
+    from ragindex.cli.option_groups import GroupedCommand  # the list of commands needs no options
+
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     single.command(point.name, cls=GroupedCommand)(_load_function(point))
     return typer.main.get_command(single)
