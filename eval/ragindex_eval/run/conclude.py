@@ -71,7 +71,7 @@ def make_result(
     tallies = [answers.paid, *timed.paid]
     return MethodResult(
         name=described["name"],
-        label=answers.label,
+        label=method.label,
         params=described["params"],
         fingerprint=answers.fingerprint,
         answers=answers.by_k,
@@ -110,7 +110,7 @@ def conclude(
     is what the run has paid.
     """
     index, dataset, reader, ks = experiment.index, experiment.dataset, experiment.reader, experiment.ks
-    order = tuple(method.answers.label for method in scores.compared)
+    order = tuple(method.label for method in scores.compared)
     schemes = {label: scheme for label, scheme in plan.schemes.items() if label in order}
     asks = reader is not None or any(index.asks_llm(scheme) for scheme in schemes.values())
     failed = tuple(map(make_result, scores.failed))
@@ -119,7 +119,7 @@ def conclude(
     ranked = tuple(with_intervals(results, dataset.gold, index.seed, naming))
     bounds = with_intervals(bounds, dataset.gold, index.seed)
     near = find_near_gold(dataset, ranked, ks[0])
-    earlier = {method.answers.label: method.answers.earlier for method in (*scores.compared, *scores.failed)}
+    earlier = {method.label: method.answers.earlier for method in (*scores.compared, *scores.failed)}
     counted = {label: answers for label, answers in earlier.items() if answers is not None}
     notes = list_notes(experiment, plan.methods, ranked, failed, bounds, near, counted)
     if settings.published is not None and settings.published_data is None:

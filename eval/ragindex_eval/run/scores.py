@@ -38,6 +38,11 @@ class ScoredMethod:
     metrics: Metrics
 
     @property
+    def label(self) -> str:
+        """The label of the method."""
+        return self.answers.label
+
+    @property
     def fails(self) -> bool:
         """Whether the method failed on every scored question at some k, so that its figures mean nothing."""
         scored = [
