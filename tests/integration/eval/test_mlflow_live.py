@@ -35,7 +35,7 @@ def run_watched(monkeypatch: pytest.MonkeyPatch, see: Callable[[ScoredMethod | N
     """Run the comparison; `see` is called after each thing that MLflow was told."""
     watch = mlflow_live.LiveRuns.watch
 
-    def watch_and_see(live: mlflow_live.LiveRuns, number: int, dataset: str, method: MethodResult | None) -> None:
+    def watch_and_see(live: mlflow_live.LiveRuns, number: int, dataset: str, method: ScoredMethod | None) -> None:
         watch(live, number, dataset, method)
         see(method)
 
