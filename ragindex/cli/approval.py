@@ -15,6 +15,7 @@ from rich.console import Group, RenderableType
 
 from ragindex._util.text import first_names, many
 from ragindex.cli.console import ask_consent, escape_markup, print_estimate, print_note, text_table, write_result
+from ragindex.cli.options import DryRunOption, YesOption
 from ragindex.counting import NoEstimateError
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
@@ -33,6 +34,18 @@ class Approval:
     budget: float | None = None
     dry_run: bool = False
     json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """How the user answers in advance whether the command may pay."""
+
+    yes: YesOption = False
+    dry_run: DryRunOption = False
+
+    def answer(self, budget: float | None, json: str | None) -> Approval:
+        """Return the answer, with the budget, and where the JSON of the command goes."""
+        return Approval(self.yes, budget, self.dry_run, json)
 
 
 def read_limit() -> float:

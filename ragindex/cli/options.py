@@ -74,13 +74,11 @@ MaxFileOption = Annotated[
     float, typer.Option("--max-file-mb", metavar="MB", help="Leave out larger files, and say so.")
 ]
 OcrOption = Annotated[bool, typer.Option("--ocr", help="Recognise the text of scanned pages in PDF files.")]
-OPTIONAL_COLUMNS = "[text=COLUMN,…]"
-"""How a value is written that may be left out."""
 RowsOption = Annotated[
     str | None,
     typer.Option(
         "--rows",
-        metavar=OPTIONAL_COLUMNS,
+        metavar="[text=COLUMN,…]",  # brackets: it may be left out
         help="Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name.",
     ),
 ]
