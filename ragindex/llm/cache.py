@@ -78,6 +78,10 @@ class CallSource:
     settings: str = ""
 
 
+CacheEntry: TypeAlias = tuple[str, CallSource, CachedResponse]
+"""A response with its key."""
+
+
 class ResponseCache(Protocol):
     """A cache of LLM responses. Thread-safe."""
 
@@ -125,9 +129,12 @@ CACHE_COLUMNS = (
 )
 _LATER_COLUMNS = ("question", "settings")  # that files of earlier versions lack
 _LATER_TYPE = "TEXT NOT NULL DEFAULT ''"
-_TYPES = {"key": "TEXT PRIMARY KEY", "money": "REAL", "seconds": "REAL NOT NULL", "at": "REAL NOT NULL"} | dict.fromkeys(
-    _LATER_COLUMNS, _LATER_TYPE
-)
+_TYPES = {
+    "key": "TEXT PRIMARY KEY",
+    "money": "REAL",
+    "seconds": "REAL NOT NULL",
+    "at": "REAL NOT NULL",
+} | dict.fromkeys(_LATER_COLUMNS, _LATER_TYPE)
 _INTEGERS = {"version", "input_tokens", "cached_tokens", "output_tokens", "estimated", "checksum"}
 _SCHEMA = ", ".join(
     f"{name} {_TYPES.get(name, 'INTEGER NOT NULL' if name in _INTEGERS else 'TEXT NOT NULL')}"
@@ -191,7 +198,7 @@ class SQLiteCache:
                 self._waiting.extendleft(reversed(rows))  # so that the waiting threads fail too
                 raise
 
-    def put_many(self, answers: Sequence[tuple[str, CallSource, CachedResponse]]) -> None:
+    def put_many(self, answers: Sequence[CacheEntry]) -> None:
         """Store responses in one transaction, replacing those with the same keys. Raises StoreError."""
         rows = [_encode_row(*answer) for answer in answers]
         with self.connection() as connection, connection:
@@ -243,9 +250,7 @@ def read_question(connection: sqlite3.Connection, question: str) -> list[tuple[C
     return sorted(_read_rows(connection, "question", question), key=lambda row: row[1].at, reverse=True)
 
 
-def _read_rows(
-    connection: sqlite3.Connection, column: str, value: str
-) -> Iterator[tuple[CallSource, CachedResponse]]:
+def _read_rows(connection: sqlite3.Connection, column: str, value: str) -> Iterator[tuple[CallSource, CachedResponse]]:
     """Yield the undamaged rows with a value in a column, also from files that lack the later columns."""
     cursor = connection.execute(f"SELECT * FROM calls WHERE {column} = ?", (value,))  # noqa: S608
     names = [name for name, *_ in cursor.description]
