@@ -22,6 +22,7 @@ from ragindex.cli.options import (
     JsonOption,
     MaxFileOption,
     OcrOption,
+    ReuseAnswersOption,
     RowsOption,
     SkipBadOption,
     StoreOption,
@@ -53,6 +54,7 @@ def add(
     budget: BudgetOption = None,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
+    reuse_answers: ReuseAnswersOption = False,
     store: StoreOption = None,
     wait: WaitOption = 0.0,
     json: JsonOption = None,
@@ -67,14 +69,15 @@ def add(
     corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
-    estimating = partial(estimate_left, folder, added, None, LLMSettings(), encoder=encoder, adds=True)
+    setting = LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers)
+    estimating = partial(estimate_left, folder, added, None, setting, encoder=encoder, adds=True)
     approve(estimating, Approval(yes, budget, dry_run, json))
     with Index.open(
         folder,
         encoder=encoder,
         store=store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=setting,
         wait_seconds=wait,
         create=True,
     ) as index:

@@ -36,6 +36,7 @@ from ragindex.cli.options import (
     MaxFileOption,
     NoCacheOption,
     OcrOption,
+    ReuseAnswersOption,
     RowsOption,
     SeedOption,
     SkipBadOption,
@@ -98,6 +99,7 @@ def index(
     ] = False,
     dry_run: DryRunOption = False,
     no_cache: NoCacheOption = False,
+    reuse_answers: ReuseAnswersOption = False,
     triples: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), used instead of an LLM."),
@@ -145,7 +147,7 @@ def index(
             folder,
             corpus,
             {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(),
+            LLMSettings(reuse_answers=reuse_answers),
             updates=True,
             encoder=encoder,
             llm=llm,
@@ -165,7 +167,7 @@ def index(
         language=language,
         chunking=_choose_chunking(existing, corpus, wanted_chunking),
         seed=seed,
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers),
         wait_seconds=wait,
         keep_calls=not no_cache,
     ) as index:

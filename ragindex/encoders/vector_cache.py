@@ -464,6 +464,17 @@ class CachedEncoder(QueryEncoder):
             )
 
 
+def find_stored_texts(path: Path, encoder: str, texts: Sequence[str]) -> set[str]:
+    """Return the texts whose vectors by the encoder with an id are in the file `path`. Raises StoreError."""
+    keys, stored = {_key(text): text for text in texts}, set[str]()
+    with _open_file(path) as connection:
+        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+            some = list(keys)[start : start + _KEYS_PER_STATEMENT]
+            query = f"{_READ}({','.join('?' * len(some))})"
+            stored.update(keys[key] for key, *_ in connection.execute(query, (encoder, *some)))
+    return stored
+
+
 def _question_key(kind: str, encoder: str, text: str) -> str:
     written = json.dumps(["vector", kind, encoder, text])
     return hashlib.sha256(written.encode()).hexdigest()

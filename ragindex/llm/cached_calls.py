@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from math import ceil
@@ -94,14 +94,15 @@ class CachedCalls:
                     return None, cached
         return None, None
 
-    def find_paid_before(self, task: Task[Any], request: ChatRequest) -> PaidBefore | None:
-        """Return what the cache has to a question under other settings; None if nothing. Records nothing."""
+    def find_paid_before(self, task: Task[Any], request: ChatRequest) -> Iterator[tuple[PaidBefore, CachedResponse]]:
+        """Yield the answers that the cache has to a question under other settings, the newest first."""
         now = describe_source(self._chat, task, request)
         for source, answer in self._setting.cache.find_question(request.question):
             if not answer.is_cut:
-                money = self._money(answer.input_tokens, 0, answer.output_tokens)
-                return PaidBefore(describe_change(source, now), money, is_reusable(source, answer, now.model))
-        return None
+                read, written = answer.input_tokens, answer.output_tokens
+                reusable = is_reusable(source, answer, now.model)
+                money = self._money(read, 0, written)
+                yield PaidBefore(describe_change(source, now), reusable, read, written, money), answer
 
     # ---------------------------------------------------------------- answers that came in batches
 

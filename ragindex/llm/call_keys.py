@@ -124,15 +124,17 @@ def _spell(base_url: str, host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PaidBefore:
-    """An answer that the cache has to a question under other settings.
+    """What it takes to ask a question again to which the cache has an answer under other settings.
 
-    `change` says what differs, as "temperature 0.0 → 0.2", `money` what the question costs now, if that is known, and
-    `reusable` whether `LLMSettings.reuse_answers` keeps the answer.
+    `change` says what differs, as "temperature 0 → 0.2", and `reusable` whether `LLMSettings.reuse_answers` keeps the
+    answer. The tokens are those of the answer, the money is for the model of today; None if it has no price.
     """
 
     change: str
-    money: float | None
     reusable: bool
+    input_tokens: int
+    output_tokens: int
+    money: float | None
 
 
 def hash_question(task: Task[Any], inputs: Mapping[str, Any], repeat: int) -> str:

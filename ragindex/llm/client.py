@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -149,9 +150,14 @@ class LLMClient(LLM):
         result = turns[-1].result if turns else None
         return result.output if isinstance(result, Reading) else None
 
-    def find_paid_before(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0) -> PaidBefore | None:
-        """Return what the cache has to an input under other settings; None if nothing. Records nothing."""
-        return self._calls.find_paid_before(task, self._request(task, inputs, repeat))
+    def find_paid_before(
+        self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0
+    ) -> tuple[Output, PaidBefore] | None:
+        """Return the usable answer that the cache has to an input under other settings; None if there is none."""
+        for before, answer in self._calls.find_paid_before(task, self._request(task, inputs, repeat)):
+            with suppress(UnusableError):
+                return _parse_output(task, answer, cut=False).output, before
+        return None
 
     def _read_cache(
         self, task: Task[Output], request: ChatRequest, again: bool

@@ -81,6 +81,7 @@ def compare(
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     no_cache: Annotated[bool | None, setting_flag("no_cache")] = None,
+    reuse_answers: Annotated[bool | None, setting_flag("reuse_answers")] = None,
     triples: Annotated[Path | None, setting_flag("triples", "FILE")] = None,
     read: Annotated[bool | None, setting_flag("read")] = None,
     reader_tokens: Annotated[int | None, setting_flag("reader_tokens", "N", 1)] = None,

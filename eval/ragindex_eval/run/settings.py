@@ -110,6 +110,11 @@ class CompareSettings(Strict):
     )
     budget: float | None = Field(default=None, description="Stop before the calls cost more.")
     no_cache: bool = Field(default=False, description="Neither read nor write the cache of LLM calls.")
+    reuse_answers: bool = Field(
+        default=False,
+        description="Keep answers of the same model that were paid for under other settings: another address, "
+        "temperature, seed, structure or prompt.",
+    )
     triples: Path | None = Field(
         default=None, description="Published extractions (HippoRAG's OpenIE), used instead of an LLM."
     )
