@@ -78,9 +78,13 @@ class Repaid:
 
     def times(self, factor: float) -> "Repaid":
         """Return the same for so many times as many answers."""
-        numbers = (self.answers, self.input_tokens, self.output_tokens)
-        money = None if self.money is None else self.money * factor
-        return Repaid(self.change, self.reusable, *(number * factor for number in numbers), money)
+        return replace(
+            self,
+            answers=self.answers * factor,
+            input_tokens=self.input_tokens * factor,
+            output_tokens=self.output_tokens * factor,
+            money=None if self.money is None else self.money * factor,
+        )
 
 
 class RepaidAnswers:

@@ -65,6 +65,7 @@ def estimate_left(
     keep_calls: bool = True,
     adds: bool = False,
     updates: bool = False,
+    refit: bool = False,
     imported: Collection[str] = (),
     leaves: Callable[[Index], Set[str]] = lambda index: frozenset(),
     sample: int = 0,
@@ -73,9 +74,9 @@ def estimate_left(
     """Estimate what building methods or parts, by label, over `corpus` still costs in the index `folder`.
 
     The index need not exist. Without a corpus its own documents count, and with `adds` they do too; without `wanted`
-    everything that it has built, and with `updates` that too. The parts of the names `imported` come from a file, and
-    `leaves` returns the ids of documents that are removed. Nothing is asked or written, but for a `sample`. Raises as
-    `estimate` does.
+    everything that it has built, and with `updates` that too. With `refit`, the parts that use the encoder are built
+    anew. The parts of the names `imported` come from a file, and `leaves` returns the ids of documents that are
+    removed. Nothing is asked or written, but for a `sample`. Raises as `estimate` does.
     """
     model, encodes = find_payees(folder, llm, encoder)
     if model is None and encodes is None:
@@ -88,7 +89,8 @@ def estimate_left(
             begun = state.begun if wanted else state.outdated
             wanted = {**{registry.label(part): part for part in begun}, **(wanted or {})}
         parts = topological_order(part for each in wanted.values() for part in parts_of(each))
-        free = (*state.built, *(part for part in parts if registry.name_of(part) in {*state.imported, *imported}))
+        built = [part for part in state.built if not (refit and uses_encoder(part))]
+        free = (*built, *(part for part in parts if registry.name_of(part) in {*state.imported, *imported}))
         options: dict[str, Any] = {
             "language": language or state.language,
             "seed": seed or 0,

@@ -149,6 +149,7 @@ def index(
             {registry.label(scheme): scheme for scheme in schemes},
             LLMSettings(reuse_answers=reuse_answers),
             updates=True,
+            refit=refit,
             encoder=encoder,
             llm=llm,
             language=language,

@@ -1,7 +1,9 @@
 """What a command prints and asks before it pays."""
 
 import io
+import json
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +105,33 @@ def test_what_is_built_is_not_estimated_again(till: Till) -> None:
     grown = ragindex(*INDEX, "--dry-run", "--json", "-")
     tasks = {task["task"]: task["calls"] for task in grown.json["estimate"]["tasks"]}
     assert tasks == {"topic": 1, "encoding, index": 1}  # of one document
+
+
+def test_a_refit_is_estimated_with_the_summaries_that_follow_it(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "1000")
+    till.server.write = lambda body: json.dumps(
+        {"summary": f"Of {zlib.crc32(json.dumps(body['messages']).encode()) % 97}."}
+    )
+    words = ("slate", "barge", "hill", "gorge", "river", "town", "map", "bridge")
+    for number in range(48):
+        first, second = words[number % 8], words[number // 8]
+        Path(f"notes/{number}.txt").write_text(f"The {first} of place {number} has a {second} and {number % 7} mills.")
+    built = ("index", "notes", "--index", "i", "--methods", "raptor", "--llm", "openai:small")
+    assert ragindex(*built).code == 0
+    for number in range(48, 60):
+        Path(f"notes/{number}.txt").write_text(f"A lighthouse, place {number}, has a keeper and {number % 5} lamps.")
+    assert ragindex(*built).code == 0
+    refit = ("index", "--index", "i", "--refit")
+    shown = ragindex(*refit, "--dry-run", "--json", "-")
+    assert shown.code == 0, shown.err
+    estimated = {task["task"]: task["calls"] for task in shown.json["estimate"]["tasks"]}
+    till.server.requests.clear()
+    assert ragindex(*refit).code == 0
+    asked = len(till.server.requests)
+    assert asked > 0
+    assert 0.5 * asked <= estimated["summary"] <= 1.5 * asked
+    again = ragindex("index", "--index", "i", "--dry-run", "--json", "-")
+    assert again.json["estimate"]["tasks"] == []
 
 
 COOLER = ("--llm", "openai(model=small, temperature=0.2)")
