@@ -4,6 +4,7 @@ New answers stay in memory, or are written to a file that the caller names. The 
 without a byte being written, not even to SQLite's log beside it.
 """
 
+import math
 import shutil
 import sqlite3
 import tempfile
@@ -111,10 +112,13 @@ def _size(path: Path) -> int:
 
 
 class MemoryCache:
-    """A cache in memory over the answers of an index. Of concurrent equal requests only the first is sent."""
+    """A cache in memory over the answers of an index, of so many bytes (None: any number).
 
-    def __init__(self, stored: StoredAnswers, most_bytes: int = MOST_BYTES) -> None:
-        self._stored, self._most = stored, most_bytes
+    Of concurrent equal requests only the first is sent.
+    """
+
+    def __init__(self, stored: StoredAnswers, most_bytes: int | None = MOST_BYTES) -> None:
+        self._stored, self._most = stored, math.inf if most_bytes is None else most_bytes
         self._answers: OrderedDict[str, CachedResponse] = OrderedDict()
         self._bytes = 0
         self._claimed: set[str] = set()

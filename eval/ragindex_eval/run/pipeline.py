@@ -21,7 +21,7 @@ from ragindex._util import canonical
 from ragindex._util.text import first_names, many
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import (
     BrokenPluginError,
     ContractError,
