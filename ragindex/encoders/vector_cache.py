@@ -145,7 +145,7 @@ class CachedEncoder(QueryEncoder):
     def _encode_paid(self, kind: TextKind, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
         """Encode texts, but for those whose vectors are kept by the index or in this run."""
         run = None if self._encoder.texts_a_request is None else vectors_of_this_run()
-        paid = self._paid_vectors or (run and run.vectors)
+        paid = self._paid_vectors or (None if run is None else run.vectors)
         if paid is None or not texts:
             return self._vectors(encode, texts)
         alone = run.alone if run is not None and kind == "query" else frozenset[str]()

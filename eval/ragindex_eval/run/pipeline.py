@@ -118,7 +118,13 @@ def evaluate(
         with remember_paid_questions(query.text for query in timed), ledger.record_calls(paid_only=True) as paid:
             comparison = _measure(experiment, plan, watch)
             comparison = _add_holdout(_add_published(comparison, settings), experiment, plan, sealed, settings)
-        return replace(comparison, paid=paid.spent)
+        return replace(
+            comparison,
+            paid=paid.spent,
+            possibly_charged=paid.possibly_charged,
+            retries=paid.retries,
+            notes=(*comparison.notes, *filter(None, [ledger.describe_lost(paid)])),
+        )
 
 
 def _measure(experiment: Experiment, plan: "Plan", watch: Watch | None) -> Comparison:
