@@ -16,6 +16,7 @@ from ragindex.cli.options import (
     EncoderOption,
     IndexOption,
     JsonOption,
+    ReuseAnswersOption,
     StoreOption,
     WaitOption,
 )
@@ -36,6 +37,7 @@ def add(
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
+    reuse_answers: ReuseAnswersOption = False,
     store: StoreOption = None,
     wait: WaitOption = 0.0,
     json: JsonOption = None,
@@ -49,14 +51,15 @@ def add(
     corpora = [read_corpus(source, folder, reading) for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
-    estimating = partial(estimate_left, folder, added, None, LLMSettings(), encoder=encoder, adds=True)
+    setting = LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers)
+    estimating = partial(estimate_left, folder, added, None, setting, encoder=encoder, adds=True)
     approve(estimating, consent.answer(budget, json))
     with Index.open(
         folder,
         encoder=encoder,
         store=store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=setting,
         wait_seconds=wait,
         create=True,
     ) as index:

@@ -31,6 +31,7 @@ from ragindex.cli.options import (
     LanguageOption,
     LlmOption,
     NoCacheOption,
+    ReuseAnswersOption,
     SeedOption,
     StoreOption,
     WaitOption,
@@ -72,6 +73,7 @@ class OpeningOptions:
     llm: LlmOption = None
     budget: BudgetOption = None
     no_cache: NoCacheOption = False
+    reuse_answers: ReuseAnswersOption = False
     store: StoreOption = None
     seed: SeedOption = None
     wait: WaitOption = 0.0
@@ -142,8 +144,9 @@ def index(
             folder,
             corpus,
             {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(),
+            LLMSettings(reuse_answers=opening.reuse_answers),
             updates=True,
+            refit=building.refit,
             encoder=opening.encoder,
             llm=opening.llm,
             language=opening.language,
@@ -162,7 +165,7 @@ def index(
         language=opening.language,
         chunking=_choose_chunking(existing, corpus, wanted_chunking),
         seed=opening.seed,
-        llm_settings=LLMSettings(budget=parse_budget(opening.budget)),
+        llm_settings=LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers),
         wait_seconds=opening.wait,
         keep_calls=not opening.no_cache,
     ) as index:

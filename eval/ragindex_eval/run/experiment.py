@@ -79,7 +79,7 @@ def prepare_index(
         folder,
         **settings.opened_with(),
         chunking="default" if data is None else data.corpus.chunking,
-        llm_settings=LLMSettings(budget=budget or parse_budget(settings.budget)),
+        llm_settings=LLMSettings(budget=budget or parse_budget(settings.budget), reuse_answers=settings.reuse_answers),
         keep_calls=not settings.no_cache,
         create=True,
     ) as opened:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ragindex._util.workers import use_workers
 from ragindex.accounting import ledger
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
 from ragindex.index.index import Index
