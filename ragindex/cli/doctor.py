@@ -19,6 +19,7 @@ from ragindex.corpus.local_files import READ_SHARE
 from ragindex.encoders.sentence_transformer import describe_engine
 from ragindex.errors import MissingExtraError, RagindexError
 from ragindex.index.index import Index
+from ragindex.index.notes import describe_fit, describe_unknown_passages
 from ragindex.index.parts import require_working_default
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.engine import check_processor
@@ -102,10 +103,12 @@ def _check_index(folder: Path) -> list[tuple[str, str, str]]:
             (passage, name, reason) for name, failed in index.set_aside().items() for passage, reason in failed.items()
         ]
         left_out = {id: reason for source in index.manifest.sources.values() for id, reason in source.left_out.items()}
+        fit, unknown = index.fit_state(), describe_unknown_passages(index)
         kept_documents = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
     sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
     return [
         ("index", "damaged" if changed else "ok", sizes),
+        *([("fit", "old" if unknown else "ok", unknown or describe_fit(fit))] if fit else []),
         *(("index", "damaged", f"{wrong}. {durable_files.repair_hint(folder)}") for wrong in changed),
         *((id, "read in part", f"to {100 * share:.0f} %") for id, share in sorted(shares.items())),
         *((id, "kept as it was" if id in kept_documents else "left out", reason) for id, reason in left_out.items()),

@@ -29,6 +29,7 @@ from ragindex._util.text import many
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning
 from ragindex.encoders.vectors import PROBE, check_token_embeddings, separate_failures
+from ragindex.encoders.word_counts import WordCount, count_words
 from ragindex.errors import RequestError, StoreError, UsageError
 from ragindex.interfaces import (
     Encoder,
@@ -193,6 +194,8 @@ class CachedEncoder(QueryEncoder):
         self, encoder: Encoder, path: Path, id: str | None = None, questions: ResponseCache | None = None
     ) -> None:
         self._encoder, self._path, self._id, self._paid_questions = encoder, path, id or encoder.id, questions
+        self.question_words = WordCount()
+        """Of the questions that were encoded since it was opened. Threads may lose some of each other's."""
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
@@ -236,6 +239,7 @@ class CachedEncoder(QueryEncoder):
         return np.stack([shared[self.id, text] for text in texts]) if texts else self._no_vectors()
 
     def _encode_questions(self, texts: Sequence[str]) -> Floats:
+        self._count_words(texts)
         remembered = None if self._encoder.texts_a_request is None else _paid_questions.get()
         if remembered is None or not texts:
             return self._encode_paid("query", self._encoder.encode_queries, texts)
@@ -268,6 +272,9 @@ class CachedEncoder(QueryEncoder):
         self._replay(reduce(add, (_usage_of(response) for response in responses.values()), Usage()))
         return np.stack([vectors[text] for text in texts])
 
+    def _count_words(self, questions: Sequence[str]) -> None:
+        self.question_words = reduce(add, (count_words(self._encoder, text) for text in questions), self.question_words)
+
     def _pay_vectors(
         self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]
     ) -> Iterator[tuple[str, Floats, Usage]]:
@@ -295,6 +302,7 @@ class CachedEncoder(QueryEncoder):
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenEmbeddings]]:
         """Inside `share_question_vectors`, the questions need not be encoded again."""
+        self._count_words(texts)
         with _time_encoder():
             vectors, embeddings = encode(texts)
         self._check_vectors(vectors, len(texts))

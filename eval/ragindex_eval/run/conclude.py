@@ -90,7 +90,7 @@ def conclude(
             *_price_notes(index, [*ranked, *failed], methods),
             *_naming_notes(len(naming), _count_judged(dataset)),
             *_fitted_notes(dataset, asked),
-            *filter(None, [describe_old_fit(index, schemes)]),
+            *filter(None, [describe_old_fit(index, schemes, [query.text for query in dataset.queries])]),
             *_data_notes(dataset),
             *describe_near_gold(dataset, near, ks[0]),
             *_unanswerable_notes(dataset),
