@@ -111,9 +111,10 @@ class Index(IndexState):
         LLM or seed are built next to the existing ones, and a build makes these the index's own. `store`, `language`
         and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the chunking.
         `budget` limits the spending on paid services, in dollars.
-        With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only
-        disk. What the index has paid for is read from it; new answers and the vectors of questions stay in memory.
-        `cache` is a file that takes them instead, and is read at the next opening.
+        With `read_only=True` nothing is written to the folder but, where that is possible, a small file that names what
+        is read, so an application can serve the index from a read-only disk. What the index has paid for is read from
+        it; new answers and the vectors of questions stay in memory. `cache` is a file that takes them instead, and is
+        read at the next opening.
 
         `llm_settings` are prices, clock and cache for requests to services; without `keep_calls` the index's own cache
         of LLM responses is not used. `vectors` is a file of cached vectors, used in place of the index's own. An

@@ -1,6 +1,8 @@
 """Notes on changed documents and on the parts of methods, shown to users with figures and answers."""
 
+import platform
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from ragindex._util.text import first_names, many
@@ -11,6 +13,7 @@ from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import FitState
 from ragindex.index.fit_watch import knows_too_few
 from ragindex.index.index import Index
+from ragindex.index.leases import list_readers, state_of
 from ragindex.index.manifest import PartRecord
 from ragindex.index.sync import find_refit_hindrances
 from ragindex.interfaces import FittedEncoderPlugin, Part, Scheme
@@ -147,6 +150,34 @@ def describe_fit(fit: FitState) -> str:
         f"The encoder {fit.encoder} was fitted{age} to {many(fit.passages, 'passage')} in {fit.seconds:.1f} s, and "
         f"does not know {fit.unknown:.1%} of the words of the current ones."
     )
+
+
+def describe_readers(index: Index) -> list[dict[str, Any]]:
+    """Return the other processes that have an index open: who and since when, what they read, and what may be done."""
+    newest = state_of(index.manifest)
+    rows = []
+    for reader in list_readers(index.folder):
+        who = f"process {reader.process} ({reader.command})" if reader.process else "a process that is not known"
+        since = None if reader.since is None else datetime.fromtimestamp(reader.since).astimezone()
+        if reader.state is None:
+            reads = "a state that it does not name"
+            advice = (
+                "Nothing is removed from the folder until it ends. If it may write into "
+                f"{index.folder / 'readers'}, it names what it reads once it is started again."
+            )
+        elif reader.state.parts <= newest.parts and reader.state.collections.items() <= newest.collections.items():
+            reads, advice = "the newest state", ""
+        else:
+            reads, advice = "an earlier state", "It stays on disk until the process opens the newest one, or ends."
+        rows.append(
+            {
+                "reader": f"{who} on {reader.host}" if reader.host not in ("", platform.node()) else who,
+                "since": None if since is None else since.isoformat(timespec="seconds"),
+                "reads": reads,
+                "advice": advice,
+            }
+        )
+    return rows
 
 
 def describe_unknown_passages(index: Index) -> str | None:
