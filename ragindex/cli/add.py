@@ -23,7 +23,12 @@ from ragindex.cli.options import (
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
-from ragindex.index.notes import describe_drafts, describe_unknown_words, format_changes
+from ragindex.index.notes import (
+    describe_drafts,
+    describe_unknown_passages,
+    describe_unknown_words,
+    format_changes,
+)
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 
@@ -67,10 +72,10 @@ def add(
         changed = index.add(corpora, source=named)
         index.build()
         command = None if index.manifest.parts else index.command("index", "--methods", "hybrid")
-        unknown = describe_unknown_words(index, changed, fit)
+        unknown = describe_unknown_words(index, changed, fit), describe_unknown_passages(index)
     if command:
         print_note(f"No method is built yet. Run: {command}")
-    for note in filter(None, (unknown, *describe_drafts(command_tally()))):
+    for note in filter(None, (*unknown, *describe_drafts(command_tally()))):
         print_note(note)
     value = {name: getattr(changed, name) for name in ("added", "changed", "unchanged", "reread")}
     skipped = [str(reason) for corpus in corpora for reason in corpus.skipped]

@@ -44,9 +44,12 @@ from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
+from ragindex.index.models import ASKED_FOR, Refit
 from ragindex.index.notes import (
     describe_drafts,
+    describe_fit,
     describe_full_vocabulary,
+    describe_unknown_passages,
     describe_unknown_words,
     format_changes,
     format_part_notes,
@@ -183,7 +186,8 @@ def index(
         unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
         full = describe_full_vocabulary(index, built, fit)
         notes = [*refitted, *format_part_notes(index, built), *list_part_details(index, built)]
-        notes += [*filter(None, (unknown, full)), *describe_drafts(command_tally())]
+        notes += [*filter(None, (unknown, full, describe_unknown_passages(index))), *describe_drafts(command_tally())]
+        fit_state, fit_sentences = _collect_fit(index, built)
         require_records(index, built)
         command = index.command("search", "…", *(["--method", registry.label(schemes[0])] if schemes else []))
     value = {
@@ -191,6 +195,7 @@ def index(
         "documents": counts.documents,
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
+        "fit": fit_state,
         "notes": notes,
         "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
@@ -205,7 +210,7 @@ def index(
             stdout().print(escape_markup(f"{data}: {format_changes(changed)}"), soft_wrap=True)
         rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in parts.items()]
         stdout().print(text_table(("part", "seconds", "MB", "search"), rows))
-        for note in notes:
+        for note in [*fit_sentences, *notes]:
             stdout().print(escape_markup(note), soft_wrap=True)
         stdout().print(f"Next: {escape_markup(command)}", soft_wrap=True)
 
@@ -242,15 +247,15 @@ def _choose_chunking(
 def _build(index: Index, schemes: Sequence[Scheme], refit: bool, retry_failed: bool) -> list[str]:
     """Build methods, and what is built already; with `refit`, fit the encoder first. Return notes on that."""
     updated = finished_parts(index, schemes) if schemes else parts_to_update(index)
-    if not refit:
-        index.build(*updated, *schemes, retry_failed=retry_failed)
-        return []
     before = index.encoder_id
+    if not refit:
+        result = index.build(*updated, *schemes, retry_failed=retry_failed)
+        return [] if result.refit is None else [_describe_refit(index, result.refit, updated, before)]
     index.refit()
     wanted, others = _divide_parts(updated)
-    index.build(*wanted, *schemes, retry_failed=retry_failed)
+    result = index.build(*wanted, *schemes, retry_failed=retry_failed)
     left = [registry.label(part) for part in others if uses_encoder(part)]
-    notes = [_describe_refit(index, wanted, before)]
+    notes = [] if result.refit is None else [_describe_refit(index, result.refit, wanted, before)]
     return [*notes, f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else notes
 
 
@@ -268,15 +273,21 @@ def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Par
     return [part for part in parts if part not in others], others
 
 
-def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | None) -> str:
+def _describe_refit(index: Index, refit: Refit, wanted: Sequence[Part[Any]], before: str | None) -> str:
     """Say what was fitted and built again, and how long it took."""
-    fit = index.fit_figures()
-    fitted = f"{index.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
+    fitted = f"{refit.encoder} was fitted again in {refit.seconds:.1f} s"
     if index.encoder_id == before:
         return f"{fitted}, and nothing has changed by it."
+    because = "" if refit.reason == ASKED_FOR else f", because {refit.reason}"
     again = [index.figures(part) for part in wanted if uses_encoder(part)]
     times = ", ".join(f"{built.name} {built.seconds:.1f} s" for built in again) or "nothing"
-    return f"{fitted}, and built again: {times}."
+    return f"{fitted}{because}, and built again: {times}."
+
+
+def _collect_fit(index: Index, built: Sequence[Part[Any]]) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the state of the encoder's fit as JSON and in a sentence, if a part uses the encoder and it is fitted."""
+    state = index.fit_state() if any("encoder" in part.uses for part in built) else None
+    return (None, []) if state is None else (state.as_json(), [describe_fit(state)])
 
 
 def _collect_figures(index: Index, built: Sequence[Part[Any]]) -> dict[str, PartFigures]:
