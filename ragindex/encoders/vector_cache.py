@@ -148,14 +148,16 @@ class CachedEncoder(QueryEncoder):
     def _encode_paid(self, kind: TextKind, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
         """Encode texts, but for those whose vectors are kept by the index or in this run."""
         if kind == "query":
-            counts = (count_words(self._encoder, text) for text in texts)
-            self.question_words = reduce(add, counts, self.question_words)
+            self._count_words(texts)
         run = None if self._encoder.texts_a_request is None else vectors_of_this_run()
         paid = self._paid_vectors or (None if run is None else run.vectors)
         if paid is None or not texts:
             return self._vectors(encode, texts)
         alone = run.alone if run is not None and kind == "query" else frozenset[str]()
         return np.stack(paid.encode(kind, self.id, texts, partial(self._vectors, encode), alone))
+
+    def _count_words(self, questions: Sequence[str]) -> None:
+        self.question_words = sum((count_words(self._encoder, text) for text in questions), self.question_words)
 
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
