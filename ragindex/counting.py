@@ -85,7 +85,9 @@ class CountingRules(OfflineRules):
         if self._paid is None:
             return super().map(task, many, repeat=repeat, again=again, progress=progress)
         inputs = list(many)
-        answers: list[Output | Failure | None] = [self._paid.find_answer(task, one, repeat=repeat) for one in inputs]
+        answers: list[Output | Failure | None] = [
+            self._paid.find_answer(task, value, repeat=repeat) for value in inputs
+        ]
         progress(sum(answer is not None for answer in answers))
         unpaid = [number for number, answer in enumerate(answers) if answer is None]
         ruled = super().map(task, [inputs[number] for number in unpaid], progress=progress)

@@ -51,7 +51,7 @@ from ragindex.index.repair import Findings, adds_repair_hint, find_changes, find
 from ragindex.index.retriever import IndexRetriever, PassagePositions
 from ragindex.index.sources import describe_sources
 from ragindex.index.state import IndexState
-from ragindex.index.sync import BuildResult, current_keys, drop_part, remove_methods, sync
+from ragindex.index.sync import BuildResult, RemovedMethods, current_keys, drop_part, remove_methods, sync
 from ragindex.interfaces import Part, Retriever, Scheme, Store
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
@@ -229,12 +229,12 @@ class Index(IndexState):
         return changes.remove_source(self, name)
 
     @adds_repair_hint
-    def remove_methods(self, *methods: PluginSpec) -> list[str]:
-        """Remove what only these methods have built, and return the labels of the removed parts.
+    def remove_methods(self, *methods: PluginSpec) -> RemovedMethods:
+        """Remove what these methods have built; methods that need all of it (`evidence` of `links`) go with them.
 
         Example:
-            index.build("links")
-            index.remove_methods("links", "evidence")
+            index.build("bm25", "links")
+            index.remove_methods("links").parts  # ("links",)
 
         Parts that other methods use stay. Answers and vectors stay in the caches: building again pays for none. Raises
         UsageError, and removes nothing, if one of the methods is not built, or others use all of their parts.

@@ -557,31 +557,38 @@ def _finish_part(task: Building, corpus: str) -> PartRecord:
     )
 
 
-def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> list[str]:
-    """Remove the parts that only `methods` use, and return their labels. See `Index.remove_methods`."""
+@dataclass(frozen=True)
+class RemovedMethods:
+    """The result of `Index.remove_methods`: the labels of the removed parts, and the methods that needed them."""
+
+    parts: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
+def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> RemovedMethods:
+    """Remove the parts of `methods` that no other built method can be left with. See `Index.remove_methods`."""
     with index.writer("removing methods"):
         index.reload()
         finished = finished_parts(index, methods)
-        own = topological_order(part for method in methods for part in method.parts())
-        missing = [method for method in methods if not set(index.all_parts(method)) <= set(finished)]
+        parts_of_named = {registry.label(method): topological_order(method.parts()) for method in methods}
+        missing = [label for label, parts in parts_of_named.items() if not set(parts) <= set(finished)]
         if missing:
-            labels = ", ".join(map(registry.label, missing))
-            raise UsageError(f"The index {index.folder} is not built for {labels}. Nothing was removed.")
-        named = {registry.name_of(method) for method in methods}
-        others = {
-            name: parts
-            for name, parts in list_working_methods().items()
-            if name not in named and all(part in finished for part in parts)
-        }
-        shared = [part for part in finished if part not in own] + [part for parts in others.values() for part in parts]
-        needed = topological_order(shared)
-        removed = [part for part in own if part not in needed]
+            raise UsageError(f"The index {index.folder} is not built for {', '.join(missing)}. Nothing was removed.")
+        named = topological_order(part for parts in parts_of_named.values() for part in parts)
+        built = {name: parts for name, parts in list_working_methods().items() if set(parts) <= set(finished)}
+        staying = [  # a method that needs all that a named one needs cannot stay without it
+            parts for parts in built.values() if not any(set(parts) >= set(own) for own in parts_of_named.values())
+        ]
+        others = [part for part in finished if part not in named]
+        needed = topological_order([*others, *(part for parts in staying for part in parts)])
+        removed = [part for part in named if part not in needed]
         if not removed:
-            using = [name for name, parts in others.items() if not set(own).isdisjoint(parts)]
-            labels = ", ".join(map(registry.label, methods))
+            using = [
+                name for name, parts in built.items() if name not in parts_of_named and not set(named).isdisjoint(parts)
+            ]
             raise UsageError(
-                f"All parts of {labels} are used by {', '.join(using)} too. Nothing was removed. To remove them, name "
-                "these methods as well."
+                f"All parts of {', '.join(parts_of_named)} are used by {', '.join(using)} too. Nothing was removed. "
+                "To remove them, name these methods as well."
             )
         keys = {index.key(part, index.pinned_encoder(part)) for part in removed}
         index.opened.clear()
@@ -591,7 +598,8 @@ def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> list[str]:
             leftover=True,
         )
         _clean(index)
-    return [registry.label(part) for part in removed]
+    unbuilt = {*parts_of_named, *(name for name, parts in built.items() if not set(removed).isdisjoint(parts))}
+    return RemovedMethods(tuple(map(registry.label, removed)), tuple(sorted(unbuilt)))
 
 
 # ---------------------------------------------------------------- pin readers, clean

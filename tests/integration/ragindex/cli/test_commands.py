@@ -369,11 +369,11 @@ def test_another_encoder_builds_all_that_is_built(tmp_path: Path) -> None:
 def test_method_is_removed_with_what_it_alone_uses() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense,links")
     sizes = {path.name for path in Path("w").rglob("*") if path.is_dir()}
-    dry = ragindex("remove", "--method", "links,evidence", "--index", "w", "--dry-run")
+    dry = ragindex("remove", "--method", "links", "--index", "w", "--dry-run")
     assert (dry.code, dry.out) == (0, "Nothing here is paid for.\n")
     assert ragindex("search", "slate", "--index", "w", "--method", "links").code == 0
-    removed = ragindex("remove", "--method", "links,evidence", "--index", "w", "--json", "-").json
-    assert (removed["removed"], removed["parts"]) == (0, ["links"])
+    removed = ragindex("remove", "--method", "links", "--index", "w", "--json", "-").json
+    assert (removed["removed"], removed["parts"], removed["methods"]) == (0, ["links"], ["evidence", "links"])
     assert {path.name for path in Path("w").rglob("*") if path.is_dir()} < sizes
     assert [part["part"] for part in ragindex("parts", "--index", "w", "--json", "-").json["parts"]] == [
         "passages",
@@ -391,14 +391,16 @@ def test_method_is_removed_with_what_it_alone_uses() -> None:
     assert failed(4, "remove", "--method", "raptor", "--index", "v").startswith("No index in v.")
 
 
-def test_methods_that_share_all_parts_are_removed_together() -> None:
+def test_methods_that_need_all_parts_of_a_removed_one_go_with_it() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25,dense")
-    refused = failed(2, "remove", "--method", "dense", "--index", "w")
-    assert refused.startswith("All parts of dense are used by ")
-    others = refused.removeprefix("All parts of dense are used by ").partition(" too. ")[0].split(", ")
-    assert {"bm25", "hybrid"} <= set(others)
-    removed = ragindex("remove", "--method", ",".join({"dense", *others} - {"bm25"}), "--index", "w").out
-    assert removed == "1 part removed: vectors\n"
+    refused = failed(2, "remove", "--method", "bm25", "--index", "w")
+    assert refused.startswith("All parts of bm25 are used by ")
+    assert {"dense", "hybrid"} <= set(refused.partition(" are used by ")[2].partition(" too. ")[0].split(", "))
+    removed = ragindex("remove", "--method", "dense", "--index", "w").out
+    parts, unbuilt = removed.rstrip().split(". No longer built: ")
+    assert parts == "1 part removed: vectors"
+    assert {"dense", "hybrid"} <= set(unbuilt.split(", "))
+    assert "bm25" not in unbuilt.split(", ")
     assert ragindex("search", "slate", "--index", "w", "--method", "bm25").code == 0
 
 
