@@ -18,8 +18,6 @@ import ragindex
 from ragindex.accounting.spending_log import DaySum
 from ragindex.serve.keys import load_keyring
 
-pytestmark = pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")  # as `run_server` does
-
 WRITER, OTHER = "writer-0123456789abcdef", "other-0123456789abcdef"
 ENCODER = "openai(model=vectors, dimensions=48, batch_size=1)"
 KEYS = """
