@@ -8,7 +8,7 @@ import typer
 
 from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
-from ragindex.cli.documents import read_corpus, report_skipped, select_files
+from ragindex.cli.documents import DataReader, report_skipped
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
@@ -16,6 +16,7 @@ from ragindex.cli.options import (
     EncoderOption,
     EncodingOption,
     ExcludeOption,
+    ForgetOption,
     FormatOption,
     IncludeOption,
     IndexOption,
@@ -24,11 +25,12 @@ from ragindex.cli.options import (
     OcrOption,
     RowsOption,
     SkipBadOption,
+    SkipStubsOption,
     StoreOption,
     WaitOption,
     YesOption,
 )
-from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.corpus.file_selection import NamedOptions
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
@@ -45,9 +47,11 @@ def add(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
-    ocr: OcrOption = False,
+    max_file_mb: MaxFileOption = None,
+    ocr: OcrOption = None,
     rows: RowsOption = None,
+    skip_stubs: SkipStubsOption = None,
+    forget_options: ForgetOption = False,
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
@@ -63,8 +67,9 @@ def add(
 
     Example: ragindex add new-documents/ --as new --index my-index
     """
-    selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
-    corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
+    options = NamedOptions(include, exclude, encoding, max_file_mb, ocr, rows, skip_stubs)
+    reader = DataReader(folder, options, format, skip_bad, named, forget_options)
+    corpora = [reader.read(source).corpus for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
     estimating = partial(estimate_left, folder, added, None, LLMSettings(), encoder=encoder, adds=True)

@@ -1,6 +1,8 @@
 """Helpers for commands that change documents: reading DATA, and reporting what was left out."""
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ragindex._util.text import many
@@ -13,30 +15,83 @@ from ragindex.corpus import (
     describe_left_out,
     read_selected,
 )
-from ragindex.corpus.readers.rows import parse_rows
+from ragindex.corpus.file_selection import NamedOptions, ReadingOptions
 from ragindex.errors import LeftOutError
-from ragindex.index.manifest import require_apart
+from ragindex.index.manifest import read_manifest, require_apart
+from ragindex.index.readings import find_reading
 
 
 def select_files(
     include: Sequence[str] | None,
     exclude: Sequence[str] | None,
     encoding: str | None,
-    max_file_mb: float,
-    ocr: bool,
+    max_file_mb: float | None,
+    ocr: bool | None,
     rows: str | None,
+    skip_stubs: bool | None = None,
 ) -> FileSelection:
     """Return the selection that the flags of a command describe. Raises UsageError."""
-    return FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb, ocr, parse_rows(rows))
+    named = NamedOptions(include, exclude, encoding, max_file_mb, ocr, rows, skip_stubs)
+    return named.change(FileSelection())
 
 
-def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | None, selection: FileSelection) -> Corpus:
-    """Read the documents of DATA for the index in `folder`; print notes on ignored and duplicate ones.
+@dataclass(frozen=True, slots=True)
+class ReadData:
+    """The documents of DATA, with the options that an index remembered of it before (None: nothing)."""
 
-    Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
+    data: str
+    corpus: Corpus
+    before: ReadingOptions | None = None
+
+    @property
+    def changed_options(self) -> str:
+        """How the documents are read otherwise than before, as flags; "" if they are not."""
+        now = self.corpus.reading
+        if self.before is None or now is None:
+            return ""
+        flags = [shlex.join(options.selection.flags()) or "no options" for options in (self.before, now)]
+        return f"{flags[1]} instead of {flags[0]}" if flags[0] != flags[1] else ""
+
+
+@dataclass(frozen=True, slots=True)
+class DataReader:
+    """Reads DATA for the index in `folder`: with the options of the command, and with those remembered of a source.
+
+    `name` is that of the source (`--as`), and `forget` whether the options of the command count alone.
     """
-    corpus = read_selected(data, format=format, skip_bad=skip_bad, selection=selection)
-    require_apart(folder, data, corpus)
+
+    folder: Path
+    named: NamedOptions
+    format: str | None = None
+    skip_bad: bool | None = None
+    name: str = ""
+    forget: bool = False
+
+    def read(self, data: str) -> ReadData:
+        """Read the documents of DATA; print notes on ignored and duplicate ones, and on options that are remembered.
+
+        Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
+        """
+        manifest = read_manifest(self.folder)
+        remembered = None if manifest is None else find_reading(manifest.sources, data, self.name)
+        before = remembered.options if remembered else None
+        base = before if before is not None and not self.forget else ReadingOptions(data)
+        selection = self.named.change(base.selection)
+        if self.named.change(FileSelection(inside=selection.inside)) != selection:  # not all options are named
+            print_note(f"{data} is read as before: {shlex.join(selection.flags())}")
+        corpus = read_selected(
+            data,
+            format=self.format or base.format,
+            skip_bad=base.skip_bad if self.skip_bad is None else self.skip_bad,
+            selection=selection,
+        )
+        require_apart(self.folder, data, corpus)
+        print_reading_notes(corpus)
+        return ReadData(data, corpus, before)
+
+
+def print_reading_notes(corpus: Corpus) -> None:
+    """Print notes on the files that are ignored, read in another encoding, or twice the same."""
     for note in (
         *describe_encodings(corpus.encodings),
         *describe_ignored(corpus.ignored, corpus.unread),
@@ -45,7 +100,6 @@ def read_corpus(data: str, folder: Path, format: str | None, skip_bad: bool | No
         print_note(note)
     if corpus.repeats:
         print_note(f"ignored: {many(corpus.repeats, 'duplicate document')}")
-    return corpus
 
 
 def report_skipped(corpora: Sequence[Corpus], skip_bad: bool | None) -> None:

@@ -19,7 +19,7 @@ from ragindex.cli.options import EncodingOption, ExcludeOption, IncludeOption, J
 from ragindex.corpus import FileSelection
 from ragindex.corpus.corpus import describe_ignored, describe_left_out
 from ragindex.corpus.json_reader import Problems
-from ragindex.corpus.local_files import MAX_FILE_MB, is_taken_whole, list_folder, name_file, name_reader_of, read_files
+from ragindex.corpus.local_files import is_taken_whole, list_folder, name_file, name_reader_of, read_files
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.meter import find_words
 from ragindex.errors import DataError, UsageError
@@ -33,7 +33,7 @@ def read(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
+    max_file_mb: MaxFileOption = None,
     ocr: OcrOption = False,
     show: Annotated[
         str | None, typer.Option("--show", metavar="FILE", help="Print what is read of this file of the folder.")

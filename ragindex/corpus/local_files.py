@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -18,10 +17,11 @@ from typing import Literal, TypeAlias
 import regex
 
 from ragindex._util.distribution import require_all_installed
-from ragindex._util.ids import ROW_SUFFIXES, is_row
+from ragindex._util.ids import is_row
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import MAX_NAMED, first_names
 from ragindex.corpus.corpus import MOST_LISTED, NO_TEXT, Gathered, RawDocument, explain_ignored, gather, name_files
+from ragindex.corpus.file_selection import FileSelection
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
 from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, name_reader
 from ragindex.corpus.readers.content import FileContent
@@ -29,16 +29,14 @@ from ragindex.corpus.readers.meter import LEAST_SHARE
 from ragindex.corpus.readers.pdf import OCR_PACKAGES
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.process import ReadingLimits
-from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
-from ragindex.errors import DataError, UsageError
+from ragindex.corpus.stubs import describe_stubs, is_stub
+from ragindex.errors import DataError
 from ragindex.types import MODIFIED, MetadataValue
 
 SUFFIXES = tuple(READERS)
 """The suffixes of files that can be read."""
-MAX_FILE_MB = 50.0
-"""Default of the largest file that is read, in megabytes (10^6 bytes)."""
 _TEXT_NAMES = frozenset(
     (
         *("AUTHORS", "CHANGELOG", "CHANGES", "CONTRIBUTING", "COPYING", "Dockerfile", "HISTORY", "INSTALL", "LICENCE"),
@@ -55,43 +53,6 @@ PassedOver: TypeAlias = Literal["links", "outside", "special", "generated"]
 _GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
 
 
-@dataclass(frozen=True, slots=True)
-class FileSelection:
-    """Which files of a folder are read, and how.
-
-    `include` and `exclude` are patterns as of the shell (`*.md`, `drafts/*`), compared with the path in the folder and
-    with the file's name; a file is read if it matches one of `include` (empty: all) and none of `exclude`. `encoding`
-    is that of text files (None: detected), `max_file_mb` the largest size in megabytes, and `ocr` whether the text of
-    scanned pages is recognised. With `rows` each row of a table is a document. Raises UsageError.
-    """
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    encoding: str | None = None
-    max_file_mb: float = MAX_FILE_MB
-    ocr: bool = False
-    rows: Rows | None = None
-
-    def __post_init__(self) -> None:
-        check_encoding(self.encoding)
-        if not self.max_file_mb > 0:
-            raise UsageError(f"The largest size of a file must be more than 0 megabytes. Got {self.max_file_mb!r}.")
-
-    def allows(self, id: str) -> bool:
-        """Return whether the file with this path in the folder is to be read."""
-        return (not self.include or _matches(id, self.include)) and not _matches(id, self.exclude)
-
-    def reads(self, suffix: str) -> bool:
-        """Return whether files with this suffix are read."""
-        return suffix in READERS or (self.rows is not None and suffix in ROW_SUFFIXES)
-
-
-def _matches(id: str, patterns: Sequence[str]) -> bool:
-    name = id.rpartition("/")[2]
-    composed = [unicodedata.normalize("NFC", pattern) for pattern in patterns]  # as ids are
-    return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in composed)
-
-
 @dataclass(slots=True)
 class FolderListing:
     """The files of a folder that can be read, and the names of what is passed over; of `ignored`, with suffixes."""
@@ -105,6 +66,9 @@ class FolderListing:
     generated: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
+    stubs: list[str] = field(default_factory=list)
+    """The pages that were read and only say where their content is now."""
+    skipped_stubs: list[str] = field(default_factory=list)
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What readers say of files that they read, by name."""
     digests: dict[str, str] = field(default_factory=dict)
@@ -126,6 +90,7 @@ class FolderListing:
             "generated files": self.generated,
             "empty files of source code": self.empty,
             "files of questions": self.questions,
+            "pages whose content has moved": self.skipped_stubs,
         }
 
     def notes(self) -> tuple[str, ...]:
@@ -135,7 +100,9 @@ class FolderListing:
         if len(remarks) > MOST_LISTED:
             more = f"and {len(remarks) - MAX_NAMED:,} more notes on files. All of them: ragindex read FOLDER"
             remarks = [*remarks[:MAX_NAMED], more]
-        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *passed, *remarks)
+        excluded = [f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []
+        stubs = [describe_stubs(self.stubs)] if self.stubs else []
+        return (*excluded, *passed, *stubs, *remarks)
 
     def unread(self) -> dict[str, str]:
         """Return why each file or folder is passed over, by name."""
@@ -163,6 +130,11 @@ def read_folder(
         if isinstance(read, DataError):
             raise read
         name = name_file(file, root)
+        if is_stub(read):
+            if selection.choose(name)[0].skip_stubs:
+                listing.skipped_stubs.append(name)
+                return []
+            listing.stubs.append(name)
         if read.notes:
             listing.remarks[name] = read.notes
         documents = _list_documents(read, name, file)
@@ -181,7 +153,7 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
 
         def pass_over(passed: Path, why: PassedOver) -> None:
             name, suffix = name_file(passed, path), _find_suffix(passed)
-            if why in ("outside", "special") and not selection.reads(suffix):
+            if why in ("outside", "special") and not selection.choose(name)[0].reads(suffix):
                 listing.ignored[name] = suffix
             else:
                 getattr(listing, why).append(name)
@@ -208,14 +180,16 @@ def read_files(
     files: Sequence[Path], root: Path, selection: FileSelection, limits: ReadingLimits | None = None
 ) -> Generator[tuple[FileContent | DataError, Path], None, None]:
     """Yield what is read of each file, or why it cannot be read, in order. Raises MissingExtraError."""
-    if selection.ocr:
+    if any(each.ocr for each in (selection, *selection.below.values())):
         require_all_installed(OCR_PACKAGES, "--ocr")
-    limits = limits or (ReadingLimits(_OCR_SECONDS, _OCR_MEMORY) if selection.ocr else ReadingLimits())
     with progress_bar("reading files", len(files)) as advance, ReadingProcesses() as processes:
 
         def read(file: Path) -> tuple[FileContent | DataError, Path]:
+            name = name_file(file, root)
+            own, _ = selection.choose(name)
+            most = limits or (ReadingLimits(_OCR_SECONDS, _OCR_MEMORY) if own.ocr else ReadingLimits())
             try:
-                return _read_file(file, root, selection, limits, processes), file
+                return _read_file(file, name, own, most, processes), file
             except DataError as error:
                 return error, file
 
@@ -226,11 +200,12 @@ def read_files(
 
 def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
     suffix, name = _find_suffix(file), name_file(file, root)
+    selection, inner_name = selection.choose(name)
     if not selection.reads(suffix):
         listing.ignored[name] = suffix
     elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
         listing.generated.append(name)  # of HTML that Sphinx made: the words of all pages
-    elif not selection.allows(name):
+    elif not selection.allows(inner_name):
         listing.excluded.append(name)
     elif suffix in (".csv", ".tsv") and _has_questions(file):
         listing.questions.append(name)
@@ -274,10 +249,10 @@ def _has_questions(file: Path) -> bool:
 
 
 def _read_file(
-    file: Path, root: Path, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
+    file: Path, name: str, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
 ) -> FileContent:
     item = Item({}, file)
-    item.unicode(name_file(file, root), "a file name")
+    item.unicode(name, "a file name")
     size = _get_status(file).st_size
     most_bytes = int(selection.max_file_mb * 1e6)
     if size > most_bytes:

@@ -123,6 +123,26 @@ class Documents:
         `files` maps ids to hashes of the files that the documents were read from. While a file stays the same, its
         documents keep the date of its last change that they had: a copy of a folder has other dates.
         """
+        changes = self._compare(documents, source, advance, files, self._write)
+        if changes.added + changes.changed > _FEW_IDS:
+            self.collection.finish()  # the following sync looks passages up by id
+        return changes
+
+    def compare(self, documents: Iterable[Document], source: str, files: Mapping[str, str]) -> DocumentChanges:
+        """Return what `upsert` would change."""
+        return self._compare(documents, source, lambda done: None, files, lambda rows: None)
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        self.collection.upsert(pa.RecordBatch.from_pylist(rows, schema=DOCUMENT_ROWS))
+
+    def _compare(
+        self,
+        documents: Iterable[Document],
+        source: str,
+        advance: Callable[[int], None],
+        files: Mapping[str, str],
+        write: Callable[[list[dict[str, Any]]], None],
+    ) -> DocumentChanges:
         coming, lookup = iter(documents), _FieldLookup(self.collection, "revision")
         added, changed, unchanged, reread = list[str](), list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
@@ -130,7 +150,7 @@ class Documents:
             rows = self._build_rows(batch, source, known, files)
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
-                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
+                write(new)
             for id, revision in ((row["id"], row["revision"]) for row in rows):
                 same_content, same_file = _compare_revisions(known.get(id, ""), revision)
                 if id not in known:
@@ -141,8 +161,6 @@ class Documents:
                     changed.append(id)
                     reread += same_file
             advance(len(batch))
-        if len(added) + len(changed) > _FEW_IDS:
-            self.collection.finish()  # the following sync looks passages up by id
         return DocumentChanges(
             len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed), reread=reread
         )

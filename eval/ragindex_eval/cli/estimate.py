@@ -31,7 +31,6 @@ from ragindex.cli.options import (
     SkipBadOption,
 )
 from ragindex.corpus import describe_left_out, read_selected
-from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.estimate import require_model
 from ragindex.index.manifest import require_apart
 from ragindex.index.models import CALLS
@@ -66,7 +65,7 @@ def estimate_command(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
+    max_file_mb: MaxFileOption = None,
     ocr: OcrOption = False,
     rows: RowsOption = None,
     language: LanguageOption = None,

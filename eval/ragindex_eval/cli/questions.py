@@ -28,7 +28,6 @@ from ragindex.cli.options import (
     SkipBadOption,
 )
 from ragindex.corpus import Corpus, chunk, describe_ignored, describe_left_out, read_selected
-from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.index.manifest import require_seed
 from ragindex.text_analysis import analyse, language_warning
@@ -51,7 +50,7 @@ def questions(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
+    max_file_mb: MaxFileOption = None,
     ocr: OcrOption = False,
     rows: RowsOption = None,
     language: LanguageOption = None,

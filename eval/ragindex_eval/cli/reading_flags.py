@@ -1,6 +1,6 @@
 """The flags that say how documents are read, for the commands that other commands suggest."""
 
-from ragindex.corpus.local_files import MAX_FILE_MB, FileSelection
+from ragindex.corpus.file_selection import MAX_FILE_MB, FileSelection
 from ragindex_eval.run.settings import CompareSettings
 
 

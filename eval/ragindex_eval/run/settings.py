@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 
 from ragindex._util.text import suggest_names
 from ragindex.corpus import FileSelection
-from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
