@@ -23,6 +23,7 @@ from ragindex.cli.options import (
     JsonOption,
     MaxFileOption,
     OcrOption,
+    RefOption,
     RowsOption,
     SkipBadOption,
     SkipStubsOption,
@@ -51,6 +52,7 @@ def add(
     ocr: OcrOption = None,
     rows: RowsOption = None,
     skip_stubs: SkipStubsOption = None,
+    ref: RefOption = None,
     forget_options: ForgetOption = False,
     named: AsOption = "",
     encoder: EncoderOption = None,
@@ -68,7 +70,7 @@ def add(
     Example: ragindex add new-documents/ --as new --index my-index
     """
     options = NamedOptions(include, exclude, encoding, max_file_mb, ocr, rows, skip_stubs)
-    reader = DataReader(folder, options, format, skip_bad, named, forget_options)
+    reader = DataReader(folder, options, format, skip_bad, named, forget_options, ref)
     corpora = [reader.read(source).corpus for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)

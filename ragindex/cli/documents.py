@@ -18,7 +18,7 @@ from ragindex.corpus import (
 from ragindex.corpus.file_selection import NamedOptions, ReadingOptions
 from ragindex.errors import LeftOutError
 from ragindex.index.manifest import read_manifest, require_apart
-from ragindex.index.readings import find_reading
+from ragindex.index.readings import find_commit, find_reading
 
 
 def select_files(
@@ -66,6 +66,7 @@ class DataReader:
     skip_bad: bool | None = None
     name: str = ""
     forget: bool = False
+    ref: str | None = None
 
     def read(self, data: str) -> ReadData:
         """Read the documents of DATA; print notes on ignored and duplicate ones, and on options that are remembered.
@@ -73,7 +74,8 @@ class DataReader:
         Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
         """
         manifest = read_manifest(self.folder)
-        remembered = None if manifest is None else find_reading(manifest.sources, data, self.name)
+        known = {} if manifest is None else manifest.sources
+        remembered = find_reading(known, data, self.name, self.ref)
         before = remembered.options if remembered else None
         base = before if before is not None and not self.forget else ReadingOptions(data)
         selection = self.named.change(base.selection)
@@ -84,6 +86,8 @@ class DataReader:
             format=self.format or base.format,
             skip_bad=base.skip_bad if self.skip_bad is None else self.skip_bad,
             selection=selection,
+            ref=self.ref or base.ref or None,
+            since="" if remembered is None else find_commit(known[remembered.source], selection),
         )
         require_apart(self.folder, data, corpus)
         print_reading_notes(corpus)

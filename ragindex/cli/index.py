@@ -39,6 +39,7 @@ from ragindex.cli.options import (
     MaxFileOption,
     NoCacheOption,
     OcrOption,
+    RefOption,
     RetryFailedOption,
     RowsOption,
     SeedOption,
@@ -87,6 +88,7 @@ def index(
     ocr: OcrOption = None,
     rows: RowsOption = None,
     skip_stubs: SkipStubsOption = None,
+    ref: RefOption = None,
     forget_options: ForgetOption = False,
     named: AsOption = "",
     language: LanguageOption = None,
@@ -135,7 +137,7 @@ def index(
         options = NamedOptions(include, exclude, encoding, max_file_mb, ocr, rows, skip_stubs)
         if rebuild and not dry_run:
             move_aside(folder)
-        reader = DataReader(folder, options, format, skip_bad, named, forget_options)
+        reader = DataReader(folder, options, format, skip_bad, named, forget_options, ref)
         read_data = None if data is None else reader.read(data)
         corpus = None if read_data is None else read_data.corpus
         estimating = partial(

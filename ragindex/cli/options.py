@@ -80,6 +80,10 @@ SkipStubsOption = Annotated[
     bool | None,
     typer.Option("--skip-stubs/--keep-stubs", help="Leave out pages that only say where their content has moved."),
 ]
+RefOption = Annotated[
+    str | None,
+    typer.Option("--ref", metavar="REF", help="Read DATA, a clone or a folder in one, at this branch, tag or commit."),
+]
 ForgetOption = Annotated[
     bool,
     typer.Option(

@@ -40,7 +40,7 @@ from ragindex.estimate_left import estimate_left, find_payees
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, require_manifest
 from ragindex.index.notes import format_changes
-from ragindex.index.readings import list_places
+from ragindex.index.readings import list_source_paths
 from ragindex.index.sync import finished_parts
 from ragindex.index.updating import (
     IndexUpdate,
@@ -264,4 +264,4 @@ def _find_index(folder: Path | None) -> Path:
 
 def _list_watched(folder: Path) -> list[Path]:
     sources = require_manifest(folder).sources
-    return [place for name, source in sources.items() for place in list_places(source)]
+    return [place for name, source in sources.items() for place in list_source_paths(source)]

@@ -48,7 +48,8 @@ class Corpus:
     the folder that ids are relative to or of the data set's file, or the name of a generated corpus; "" for documents
     made by a program. If `only` is set, only that file of the folder was read. `notes` are other remarks on what was
     read. `unread` maps the files and folders that were passed over to the reasons, and `files` the ids of documents to
-    hashes of their files. `reading` says how it was read, so that an index can read it again.
+    hashes of their files. `reading` says how it was read, so that an index can read it again;
+    `untouched` are the files that were not, as they are what they were when the index read them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Corpus:
     unread: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     reading: "ReadingOptions | None" = None
+    untouched: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         left_out = f"; left out: {len(self.skipped):,} (see skipped)" if self.skipped else ""

@@ -72,7 +72,7 @@ class FileSelection:
         return replace(self, inside=f"{folder}/" if folder else "", below=below)
 
     def options(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults, as JSON holds them: those that `restore` takes."""
+        """Return the options that differ from their defaults, as JSON, which `restore_selection` reads."""
         default = FileSelection()
         chosen = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _PLACE}
         changed = {name: value for name, value in chosen.items() if value != getattr(default, name)}
@@ -94,7 +94,7 @@ class FileSelection:
         return [*words, *["--ocr"] * self.ocr, *["--skip-stubs"] * self.skip_stubs, *rows]
 
 
-def restore(options: Mapping[str, Any], inside: str = "") -> FileSelection:
+def restore_selection(options: Mapping[str, Any], inside: str = "") -> FileSelection:
     """Return the selection that `FileSelection.options` describes."""
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
@@ -109,12 +109,16 @@ class ReadingOptions:
     """How the documents of DATA are read: all that must be known to read them again in the same way.
 
     `data` is the absolute path that was named, or the name of a generated corpus, and `format` the one that was named.
+    Of a git repository, `ref` is what was named in it, `commit` the one that was read, and `readers` their version.
     """
 
     data: str
     format: str | None = None
     skip_bad: bool | None = None
     selection: FileSelection = field(default_factory=FileSelection)
+    ref: str = ""
+    commit: str = ""
+    readers: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ from ragindex.corpus.benchmarks import (
 )
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
 from ragindex.corpus.file_selection import MAX_FILE_MB, FileSelection, ReadingOptions
+from ragindex.corpus.git_source import FORMAT as GIT
+from ragindex.corpus.git_source import parse_address, read_repository
 from ragindex.corpus.json_reader import Problems, read_first_item
 from ragindex.corpus.local_files import (
     SUFFIXES,
@@ -96,6 +98,7 @@ def read(
     ocr: bool = False,
     rows: bool | str | Rows | None = None,
     skip_stubs: bool = False,
+    ref: str | None = None,
 ) -> Corpus:
     """Read the documents of a file or folder; the format is detected unless `format` names it (see FORMATS).
 
@@ -107,6 +110,7 @@ def read(
     the plugin NAME generates the corpus. `include`, `exclude`, `encoding`, `max_file_mb` and `ocr` say which files
     of a folder are read, and how (FileSelection). With `rows=True`, or `rows=Rows(...)`, each row of a table (CSV,
     JSON, a spreadsheet, Parquet) is a document FILE/ROW. With `skip_stubs`, pages whose content has moved are left out.
+    `git+file:///CLONE`, or a path in a clone with `ref` (a branch, tag or commit), is read from that commit.
 
     Files of a folder that cannot be read are left out with a LeftOutWarning, and `Corpus.skipped` names each
     with the reason. An item of a data set that cannot be read raises DataError, with file and line: without it, it is
@@ -115,9 +119,10 @@ def read(
     has no such columns, and DataError if no document can be read.
     """
     corpus = read_selected(
-        expand_home(path),
+        path if str(path).startswith("git+") else expand_home(path),
         format=format,
         skip_bad=skip_bad,
+        ref=ref,
         selection=FileSelection(
             tuple(include), tuple(exclude), encoding, max_file_mb, ocr, parse_rows(rows), skip_stubs
         ),
@@ -129,10 +134,23 @@ def read(
 
 
 def read_selected(
-    path: Path | str, *, format: str | None, skip_bad: bool | None, selection: FileSelection | None = None
+    path: Path | str,
+    *,
+    format: str | None,
+    skip_bad: bool | None,
+    selection: FileSelection | None = None,
+    ref: str | None = None,
+    since: str = "",
 ) -> Corpus:
-    """Read documents as `read` does, with the selection of files as one value (None: all)."""
+    """Read documents as `read` does, with the selection of files as one value (None: all).
+
+    Of a git repository, files that have not changed since the commit `since` are not read.
+    """
     selection = selection or FileSelection()
+    if (address := parse_address(str(path), ref)) is not None:
+        if format not in (None, GIT):
+            raise UsageError(f"Files of a repository have no format of a data set. Omit --format. Got {format!r}.")
+        return read_repository(address, ref=ref, skip_bad=skip_bad, selection=selection, since=since)
     path, generated = Path(path), _generate_corpus(str(path), format)
     if generated is not None:
         _require_no_selection(generated.format, selection)

@@ -44,13 +44,13 @@ _TEXT_NAMES = frozenset(
     )
 )
 _HEADER_BYTES = 4096
-_OCR_SECONDS, _OCR_MEMORY = 3_600, 4_000_000_000  # a page takes seconds
+OCR_LIMITS = ReadingLimits(3_600, 4_000_000_000)  # a page takes seconds
 READ_SHARE = "read_share"
 """Metadata key of the share of a file's words that was read, where it is too low."""
 _SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
 PassedOver: TypeAlias = Literal["links", "outside", "special", "generated"]
 """Why a walk passes over a link to a folder, a link out of the folder, a file without content, a generated folder."""
-_GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
+GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
 
 
 @dataclass(slots=True)
@@ -63,6 +63,7 @@ class FolderListing:
     links: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     special: list[str] = field(default_factory=list)
+    submodules: list[str] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
@@ -81,6 +82,7 @@ class FolderListing:
             "links to folders, which are not followed": self.links,
             "links to files outside of the folder": self.outside,
             "named pipes, devices and sockets": self.special,
+            "submodules": self.submodules,
         }
 
     @property
@@ -129,21 +131,33 @@ def read_folder(
     def take(read: FileContent | DataError, file: Path) -> list[RawDocument]:
         if isinstance(read, DataError):
             raise read
-        name = name_file(file, root)
-        if is_stub(read):
-            if selection.choose(name)[0].skip_stubs:
-                listing.skipped_stubs.append(name)
-                return []
-            listing.stubs.append(name)
-        if read.notes:
-            listing.remarks[name] = read.notes
-        documents = _list_documents(read, name, file)
-        listing.digests.update((document.id, read.digest) for document in documents if document.id is not None)
-        return documents
+        day = datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat()
+        return take_content(read, name_file(file, root), file, {MODIFIED: day}, selection, listing)
 
     with closing(read_files(listing.files, root, selection, limits)) as contents:
         files = problems.each(lambda pair: take(*pair), contents)
         return gather(chain.from_iterable(files), problems), listing
+
+
+def take_content(
+    read: FileContent,
+    name: str,
+    file: Path,
+    metadata: Mapping[str, MetadataValue],
+    selection: FileSelection,
+    listing: FolderListing,
+) -> list[RawDocument]:
+    """Return the documents of what was read of a file, with its `metadata`, and note in the listing what it says."""
+    if is_stub(read):
+        if selection.choose(name)[0].skip_stubs:
+            listing.skipped_stubs.append(name)
+            return []
+        listing.stubs.append(name)
+    if read.notes:
+        listing.remarks[name] = read.notes
+    documents = _list_documents(read, name, file, metadata)
+    listing.digests.update((document.id, read.digest) for document in documents if document.id is not None)
+    return documents
 
 
 def list_folder(path: Path, problems: Problems, selection: FileSelection) -> FolderListing:
@@ -152,7 +166,7 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
         listing = FolderListing()
 
         def pass_over(passed: Path, why: PassedOver) -> None:
-            name, suffix = name_file(passed, path), _find_suffix(passed)
+            name, suffix = name_file(passed, path), find_suffix(passed)
             if why in ("outside", "special") and not selection.choose(name)[0].reads(suffix):
                 listing.ignored[name] = suffix
             else:
@@ -160,7 +174,7 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
 
         for file in walk_files(path, problems, pass_over):
             _list_file(file, path, selection, listing)
-    elif selection.reads(suffix := _find_suffix(path)):
+    elif selection.reads(suffix := find_suffix(path)):
         listing = FolderListing(files=[path])
     else:
         listing = FolderListing(ignored={path.name: suffix})
@@ -187,7 +201,7 @@ def read_files(
         def read(file: Path) -> tuple[FileContent | DataError, Path]:
             name = name_file(file, root)
             own, _ = selection.choose(name)
-            most = limits or (ReadingLimits(_OCR_SECONDS, _OCR_MEMORY) if own.ocr else ReadingLimits())
+            most = limits or (OCR_LIMITS if own.ocr else ReadingLimits())
             try:
                 return _read_file(file, name, own, most, processes), file
             except DataError as error:
@@ -199,7 +213,7 @@ def read_files(
 
 
 def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
-    suffix, name = _find_suffix(file), name_file(file, root)
+    suffix, name = find_suffix(file), name_file(file, root)
     selection, inner_name = selection.choose(name)
     if not selection.reads(suffix):
         listing.ignored[name] = suffix
@@ -215,19 +229,19 @@ def _list_file(file: Path, root: Path, selection: FileSelection, listing: Folder
         listing.files.append(file)
 
 
-def _find_suffix(file: Path) -> str:
+def find_suffix(file: Path) -> str:
     """Return the suffix that says how a file is read: that of text for README and others that have none."""
     return ".txt" if file.name in _TEXT_NAMES else file.suffix.lower()
 
 
 def name_reader_of(file: Path) -> str:
     """Return the library that reads a file ("own": none)."""
-    return name_reader(_find_suffix(file))
+    return name_reader(find_suffix(file))
 
 
 def is_taken_whole(file: Path) -> bool:
     """Return whether the text of a file is all that stands in it: it is text without markup, or source code."""
-    return READERS.get(_find_suffix(file)) in (read_text, read_source_code)
+    return READERS.get(find_suffix(file)) in (read_text, read_source_code)
 
 
 def _is_empty(file: Path) -> bool:
@@ -241,9 +255,14 @@ def _has_questions(file: Path) -> bool:
     """Return whether a table has questions and their gold, which must not be among the documents."""
     try:
         with file.open("rb") as opened:
-            header = opened.read(_HEADER_BYTES).lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
+            return names_questions(opened.read(_HEADER_BYTES))
     except OSError:
         return False  # reported when it is read
+
+
+def names_questions(raw: bytes) -> bool:
+    """Return whether the header of a table is that of questions and their gold."""
+    header = raw[:_HEADER_BYTES].lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
     columns = {column.strip(b" \r\"'").lower() for column in regex.split(rb"[,;\t|]", header)}
     return {b"question", b"documents"} <= columns
 
@@ -254,12 +273,25 @@ def _read_file(
     item = Item({}, file)
     item.unicode(name, "a file name")
     size = _get_status(file).st_size
+    require_size(size, selection, item)
     most_bytes = int(selection.max_file_mb * 1e6)
-    if size > most_bytes:
+    raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
+    return read_raw(raw, file, selection, limits, processes)
+
+
+def require_size(size: int, selection: FileSelection, item: Item) -> None:
+    """Raise DataError if a file of so many bytes is too large."""
+    if size > int(selection.max_file_mb * 1e6):
         limit = f"a file of at most {selection.max_file_mb:g} MB (or leave it out with --exclude)"
         raise item.error(limit, f"{size / 1e6:.4g} MB; to read it: --max-file-mb {math.ceil(size / 1e6)}")
-    raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
-    suffix, encoding = _find_suffix(file), check_encoding(selection.encoding)
+
+
+def read_raw(
+    raw: bytes, file: Path, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
+) -> FileContent:
+    """Return what is read of the bytes of a file, whose name says how. Raises DataError."""
+    item = Item({}, file)
+    suffix, encoding = find_suffix(file), check_encoding(selection.encoding)
     if len(raw) <= _SMALL and is_taken_whole(file):
         read = READERS[suffix](raw, file, encoding)
     else:
@@ -269,12 +301,11 @@ def _read_file(
     return replace(read, digest=hashlib.sha256(raw).hexdigest()[:16])
 
 
-def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:
+def _list_documents(
+    read: FileContent, name: str, file: Path, metadata: Mapping[str, MetadataValue]
+) -> list[RawDocument]:
     """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
-    own: dict[str, MetadataValue] = {
-        "source": name,
-        MODIFIED: datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat(),
-    }
+    own: dict[str, MetadataValue] = {"source": name, **metadata}
     if read.reading is not None and read.reading.share < LEAST_SHARE:
         own[READ_SHARE] = math.floor(100 * read.reading.share) / 100
     parts = [("", read.title or file.stem, read)] if read.text.strip() else []
@@ -346,7 +377,7 @@ def is_file_within(file: Path, folder: Path) -> bool:
 def _judge_folder(folder: Path) -> PassedOver | None:
     if folder.is_symlink():
         return "links"
-    if folder.name in _GENERATED_FOLDERS or os.path.isfile(folder / "pyvenv.cfg"):
+    if folder.name in GENERATED_FOLDERS or os.path.isfile(folder / "pyvenv.cfg"):
         return "generated"
     if folder.name == "_sources" and os.path.isdir(folder.parent / "_static"):
         return "generated"  # of HTML that Sphinx made: each page once more, as it was written

@@ -16,7 +16,7 @@ from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, Usag
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges, Documents, Removals
 from ragindex.index.manifest import with_chunking
-from ragindex.index.readings import record_reading
+from ragindex.index.readings import forget_commits, record_commit, record_reading
 from ragindex.index.sources import Known, PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
 from ragindex.text_analysis import language_warning
@@ -45,6 +45,7 @@ def remove_documents(index: IndexState, ids: Sequence[str]) -> DocumentChanges:
         if unknown:
             meant = _describe_meant(index, corpus, unknown[0])
             raise UsageError(f"The index {index.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
+        index.save(sources=dict(forget_commits(index.manifest.sources)))  # what is still there comes back
         return DocumentChanges(
             removed=corpus.remove(sorted({meant for meant in known_ids.values() if meant is not None}))
         )
@@ -95,6 +96,7 @@ def replace_source(
                     raise
             changed = _upsert_documents(index, corpus, [placed])
         corpus.remove(missing.gone)
+        index.save(sources=dict(record_commit(index.manifest.sources, given)))
     _warn_of_language(index, [given])
     if stay := missing.kept:
         were = "document is kept as it was" if len(stay) == 1 else "documents are kept as they were"
@@ -122,14 +124,18 @@ def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -
 
 @dataclass(frozen=True, slots=True)
 class _MissingDocuments:
-    """The documents of a source that it does not have now: those that leave, and those that could not be read."""
+    """The documents of a source that were not read now: those that leave, and those that could not be read.
+
+    `untouched` are as many whose files are as they were.
+    """
 
     gone: tuple[str, ...]
     kept: tuple[str, ...]
+    untouched: int
 
     def complete(self, changes: DocumentChanges) -> DocumentChanges:
         """Return the changes of the documents that it has, with these."""
-        unchanged = changes.unchanged + len(self.kept)
+        unchanged = changes.unchanged + len(self.kept) + self.untouched
         return replace(changes, removed=len(self.gone), unchanged=unchanged, gone=self.gone, kept=self.kept)
 
 
@@ -139,10 +145,14 @@ def _find_missing(known: Known, stored: Documents, given: Corpus, placed: Placed
     missing = sorted(
         id for id, owner in owners.items() if owner == placed.source and placed.covers(id) and id not in ids
     )
+    lead = sources.lead(known, given)
+    same = {lead + name for name in given.untouched}
+    untouched = {id for id in missing if not same.isdisjoint(list_places(id))} if same else set[str]()
     left_out = sources.find_left_out(known, given)
     unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
-    kept = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
-    return _MissingDocuments(tuple(sorted(set(missing).difference(kept))), kept)
+    kept = tuple(id for id in missing if id not in untouched and not unread.isdisjoint(list_places(id)))
+    gone = tuple(sorted(set(missing).difference(kept, untouched)))
+    return _MissingDocuments(gone, kept, len(untouched))
 
 
 def _describe_removals(stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...]) -> Removals:

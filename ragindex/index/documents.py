@@ -22,7 +22,7 @@ from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_with
 from ragindex.errors import UsageError
 from ragindex.index import revisions
 from ragindex.interfaces import Collection, Schema
-from ragindex.types import MODIFIED, Chunking, Document, Passage, Position, Section, Span
+from ragindex.types import COMMIT, MODIFIED, Chunking, Document, Passage, Position, Section, Span
 
 _CONTENT = ("title", "text", "metadata", "sections", "blocks")
 DOCUMENT_SCHEMA = Schema(stored=(*_CONTENT, "revision", "source"), keywords=("passages",))
@@ -179,11 +179,11 @@ class Documents:
         ]
         ids = [documents[place].id for place in doubtful]
         stored = self.collection.get(ids, ("metadata",)).to_pylist() if ids else []
-        dates = {row["id"]: load_stored_json(row["metadata"]).get(MODIFIED) for row in stored}
+        known_changes = {row["id"]: _select_changes(load_stored_json(row["metadata"])) for row in stored}
         for place in doubtful:
             document = documents[place]
-            if (date := dates.get(document.id)) is not None:
-                dated = replace(document, metadata={**document.metadata, MODIFIED: date})
+            if last_change := known_changes.get(document.id):
+                dated = replace(document, metadata={**document.metadata, **last_change})
                 rows[place] = _build_row(dated, self.chunking, files[document.id])
         return [{**row, "source": source} for row in rows]
 
@@ -320,6 +320,11 @@ class Documents:
 
 _HEADING_SEPARATOR = " › "
 _SPAN_SCHEMA = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
+
+
+def _select_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what metadata says of the last change of a file, which stays while its content does."""
+    return {key: metadata[key] for key in (MODIFIED, COMMIT) if key in metadata}
 
 
 class _FieldLookup:

@@ -55,7 +55,9 @@ class SourceReading(BaseModel, frozen=True):
 
     `data` is what was named, where that is not the root of the source, and `format` the format that was named. `parts`
     maps the paths in the folder that were read ("": all of it) to the options of `FileSelection` that differ from
-    their defaults. Raises NewerFormatError for what a later version has written.
+    their defaults. Of a git repository, `ref` is what was named in it ("": HEAD); the source has all documents of
+    `commit`, as the `readers` of that version read them ("": that is not certain, and all files are read again). Raises
+    NewerFormatError for what a later version has written.
     """
 
     version: int = READING_VERSION
@@ -63,6 +65,9 @@ class SourceReading(BaseModel, frozen=True):
     format: str | None = None
     skip_bad: bool | None = None
     parts: dict[str, dict[str, Any]] = {}
+    ref: str = ""
+    commit: str = ""
+    readers: str = ""
 
     @field_validator("version")
     @classmethod

@@ -9,7 +9,9 @@ from typing import Any
 
 from ragindex._util.redaction import hide_secrets
 from ragindex.corpus import Corpus, read_selected
-from ragindex.corpus.file_selection import FileSelection, ReadingOptions, restore
+from ragindex.corpus.file_selection import FileSelection, ReadingOptions, restore_selection
+from ragindex.corpus.git_source import FORMAT as GIT
+from ragindex.corpus.git_source import GitAddress, parse_address, readers_version
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import DocumentSource, SourceReading
 from ragindex.index.sources import Known, find_source, is_gone
@@ -24,12 +26,18 @@ class RememberedReading:
     options: ReadingOptions
 
 
-def find_reading(known: Known, data: str, name: str = "") -> RememberedReading | None:
+def find_reading(known: Known, data: str, name: str = "", ref: str | None = None) -> RememberedReading | None:
     """Return how `data` was read before, or how that of the source `name` was, whose folder has moved to `data`.
 
     None where nothing is remembered: of a new source, or one that an earlier version of ragindex has indexed.
     """
-    path = os.path.abspath(data)
+    path, address = os.path.abspath(data), parse_address(data, ref)
+    root = str(address or GitAddress(Path(os.path.realpath(data))))
+    owner = next((other for other, source in known.items() if source.root == root), None)
+    if owner is not None:
+        return _remember(owner, known[owner], "", data)
+    if address is not None:
+        return None
     named = next(
         (
             other
@@ -62,11 +70,38 @@ def record_reading(known: Known, corpus: Corpus) -> Known:
     reading = source.reading or SourceReading()
     place = _place(source, corpus) if corpus.format == "folder" else ""
     parts = _record_part(source, place, options.selection, is_file=bool(corpus.only))
-    changes: dict[str, Any] = {"parts": _require_no_secrets(parts)}
+    changes: dict[str, Any] = {"parts": _require_no_secrets(parts), "commit": ""}
     if not place:
-        changes |= {"format": options.format, "skip_bad": options.skip_bad}
+        changes |= {"format": options.format, "skip_bad": options.skip_bad, "ref": options.ref}
         changes |= {} if corpus.format == "folder" else {"data": options.data}
     return {**known, owner: source.model_copy(update={"reading": reading.model_copy(update=changes)})}
+
+
+def record_commit(known: Known, corpus: Corpus) -> Known:
+    """Return the sources with the commit of a repository whose documents the index has now, all of them."""
+    options, owner = corpus.reading, find_source(known, corpus) if corpus.root else None
+    if options is None or owner is None or not options.commit or (reading := known[owner].reading) is None:
+        return known
+    reading = reading.model_copy(update={"commit": options.commit, "readers": options.readers})
+    return {**known, owner: known[owner].model_copy(update={"reading": reading})}
+
+
+def forget_commits(known: Known) -> Known:
+    """Return the sources as if nothing were known of the commits that they have: all files are read again."""
+    return {
+        name: source
+        if source.reading is None
+        else source.model_copy(update={"reading": source.reading.model_copy(update={"commit": ""})})
+        for name, source in known.items()
+    }
+
+
+def find_commit(source: DocumentSource, selection: FileSelection) -> str:
+    """Return the commit that a source has, as these readers read it with these options; "" if it must be read anew."""
+    reading = source.reading
+    if reading is None or reading.readers != readers_version() or reading.parts != {"": selection.options()}:
+        return ""
+    return reading.commit
 
 
 def read_source(name: str, source: DocumentSource) -> Iterator[Corpus]:
@@ -79,6 +114,18 @@ def read_source(name: str, source: DocumentSource) -> Iterator[Corpus]:
         raise UsageError(
             f"How the source {name!r} ({source.root}) was read is not known. Index it once more: it is remembered then."
         )
+    if source.format == GIT:
+        selection = restore_selection(reading.parts.get("", {}))
+        since = find_commit(source, selection)
+        yield read_selected(
+            source.root,
+            format=None,
+            skip_bad=reading.skip_bad,
+            selection=selection,
+            ref=reading.ref or None,
+            since=since,
+        )
+        return
     if source.format != "folder":
         if reading.data != hide_secrets(reading.data):
             raise UsageError(
@@ -99,9 +146,11 @@ def read_source(name: str, source: DocumentSource) -> Iterator[Corpus]:
         yield read_selected(path, format="folder", skip_bad=reading.skip_bad, selection=own)
 
 
-def list_places(source: DocumentSource) -> list[Path]:
+def list_source_paths(source: DocumentSource) -> list[Path]:
     """Return the folders and files that a source is read from."""
     reading = source.reading
+    if source.format == GIT and (address := parse_address(source.root)) is not None:
+        return [place for name in ("HEAD", "refs", ".git") if (place := address.path / name).exists()]
     if reading is None or not os.path.isabs(source.root):
         return []
     if source.format != "folder":
@@ -125,15 +174,16 @@ def _remember(name: str, source: DocumentSource, place: str, data: str) -> Remem
     is_known = "" in reading.parts or any(place == part or place.startswith(f"{part}/") for part in reading.parts)
     is_file = not os.path.isdir(data)
     selection = _restore_selection(reading).narrow(place, is_file=is_file) if is_known else FileSelection()
+    options = ReadingOptions(data, reading.format, reading.skip_bad, selection, reading.ref)
     if is_file and source.format == "folder":  # a file that is named is read, whatever the patterns for its folder
-        selection = replace(selection, include=(), exclude=())
-    return RememberedReading(name, place, ReadingOptions(data, reading.format, reading.skip_bad, selection))
+        options = replace(options, selection=replace(selection, include=(), exclude=()))
+    return RememberedReading(name, place, options)
 
 
 def _restore_selection(reading: SourceReading) -> FileSelection:
     """Return the options of the whole folder, with those of the parts that are read otherwise."""
-    below = {place: restore(options, f"{place}/") for place, options in reading.parts.items() if place}
-    return replace(restore(reading.parts.get("", {})), below=below)
+    below = {place: restore_selection(options, f"{place}/") for place, options in reading.parts.items() if place}
+    return replace(restore_selection(reading.parts.get("", {})), below=below)
 
 
 def _list_tops(reading: SourceReading) -> list[str]:

@@ -18,7 +18,8 @@ import regex
 
 from ragindex._util.ids import describe_control, find_spelling, spellings
 from ragindex.corpus import Corpus, LeftOut
-from ragindex.corpus.file_selection import restore
+from ragindex.corpus.file_selection import restore_selection
+from ragindex.corpus.git_source import FORMAT as GIT
 from ragindex.errors import DataError, UsageError, WorkspaceError
 from ragindex.index.manifest import DocumentSource, Manifest, SourceReading
 from ragindex.types import Document
@@ -186,6 +187,10 @@ def id_of(known: Known, path: str) -> str | None:
 
 def find_left_out(known: Known, corpus: Corpus) -> dict[str, LeftOut]:
     """Return the files and folders of a corpus that are there and could not be read, by id."""
+    if corpus.format == GIT:
+        source = find_source(known, corpus)
+        lead = "" if source is None else known[source].prefix
+        return {lead + left_out.path: left_out for left_out in corpus.skipped if left_out.path}
     if corpus.format != "folder":
         return {}
     existing = (left_out for left_out in corpus.skipped if left_out.path and _may_exist(left_out.path))
@@ -194,12 +199,13 @@ def find_left_out(known: Known, corpus: Corpus) -> dict[str, LeftOut]:
 
 def record_left_out(known: Known, corpus: Corpus) -> Known:
     """Return the sources with what was left out of `corpus` this time, instead of what was left out of it before."""
-    owner = find_source(known, corpus) if corpus.root and corpus.format == "folder" else None
+    owner = find_source(known, corpus) if corpus.root and corpus.format in ("folder", GIT) else None
     if owner is None:
         return known
     source, lead = known[owner], _build_lead(known[owner], corpus)
     placed = PlacedDocuments(owner, lead, (), lead + corpus.only if corpus.only else None)
-    others = {id: reason for id, reason in source.left_out.items() if not placed.covers(id)}
+    untouched = {lead + name for name in corpus.untouched}
+    others = {id: reason for id, reason in source.left_out.items() if id in untouched or not placed.covers(id)}
     passed_over = {lead + name: reason for name, reason in corpus.unread.items()}
     skipped = {id: file.reason for id, file in find_left_out(known, corpus).items()}
     left_out = {**skipped, **others, **passed_over}
@@ -230,7 +236,7 @@ def _may_exist(path: str) -> bool:
 
 def _list_flags(reading: SourceReading) -> str:
     """Return the options of a source as flags; those of a part stand after its path."""
-    flags = {place: shlex.join(restore(options).flags()) for place, options in sorted(reading.parts.items())}
+    flags = {place: shlex.join(restore_selection(options).flags()) for place, options in sorted(reading.parts.items())}
     return "; ".join(f"{place}: {each}" if place else each for place, each in flags.items() if each)
 
 
@@ -275,7 +281,7 @@ def _assign_ids(corpus: Corpus, lead: str) -> Iterator[Document]:
     """Yield the documents with `lead` before their ids; so does the "source" of those of a folder."""
     for document in corpus.documents:
         id, metadata = lead + document.id, document.metadata
-        if lead and corpus.format == "folder":
+        if lead and corpus.format in ("folder", GIT):
             metadata = {**metadata, "source": f"{lead}{metadata['source']}"}
         yield replace(document, id=id, metadata=metadata) if lead else document
 

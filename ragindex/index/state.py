@@ -25,6 +25,7 @@ from ragindex.index.parts import (
     topological_order,
     uses_encoder,
 )
+from ragindex.index.readings import forget_commits
 from ragindex.interfaces import Collection, Part, Scheme, Store, StorePlugin
 from ragindex.interfaces.llm import LLM, PaidPlugin
 from ragindex.plugins import registry
@@ -166,7 +167,8 @@ class IndexState:
                 if owner != INDEXING or self.store.keeps_files:
                     raise self.lost()
                 # The new collection may reach the version number of the lost one.
-                self.save(documents_version=0, documents_identity="")
+                sources = dict(forget_commits(self.manifest.sources))
+                self.save(documents_version=0, documents_identity="", sources=sources)
             collection = self.store.create("documents", DOCUMENT_SCHEMA)
             self._require_known(collection)
             documents = Documents(collection, self.chunking)
@@ -222,6 +224,7 @@ class IndexState:
             documents_version=collection.version,
             documents_identity=collection.identity,
             documents=collection.count(),
+            sources=dict(forget_commits(self.manifest.sources)),
         )
 
     def lost(self) -> StoreError:

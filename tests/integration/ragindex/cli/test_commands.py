@@ -25,7 +25,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "read", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results"),
+    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results", "update"),
 )
 
 
@@ -588,7 +588,7 @@ def test_files_are_selected_and_what_is_left_out_is_said() -> None:
         ragindex("search", "Łódź", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == "Łódź"
     )
     assert ragindex("remove", "--index", "w", "--", "-y.md").out == "1 document removed\n"
-    large = ragindex("index", "docs", "--index", "w", "--methods", "bm25", "--max-file-mb", "0.001")
+    large = ragindex("index", "docs", "--index", "w", "--forget-options", "--max-file-mb", "0.001")
     assert large.code == 11
     assert "b.log: expected a file of at most 0.001 MB (or leave it out with --exclude)" in large.err
     only = ragindex("add", "docs", "--index", "w2", "--include", "*.md", "--json", "-")
