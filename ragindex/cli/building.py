@@ -105,6 +105,7 @@ def _source_to_json(source: SourceUpdate) -> dict[str, Any]:
         "source": source.source,
         **changes_to_json(source.changes),
         "left_out": list(source.left_out),
+        "commit": source.commit,
         "failure": source.failure,
     }
 

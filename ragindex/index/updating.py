@@ -40,12 +40,16 @@ class SourceDocuments:
 
 @dataclass(frozen=True, slots=True)
 class SourceUpdate:
-    """What an update has changed of a source: with a `failure`, nothing. `left_out` has a reason for each file."""
+    """What an update has changed of a source: with a `failure`, nothing. `left_out` has a reason for each file.
+
+    `commit` is the one that the documents of a git repository are of now.
+    """
 
     source: str
     changes: DocumentChanges = field(default_factory=DocumentChanges)
     left_out: tuple[str, ...] = ()
     failure: str = ""
+    commit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +219,8 @@ def _replace_source(index: IndexState, source: SourceDocuments, announce: Callab
 
 def _report_source(source: SourceDocuments, changes: Sequence[DocumentChanges]) -> SourceUpdate:
     left_out = tuple(str(reason) for corpus in source.corpora for reason in corpus.skipped)
-    return SourceUpdate(source.source, add_changes(changes), left_out, source.failure)
+    commits = [corpus.reading.commit for corpus in source.corpora if corpus.reading is not None]
+    return SourceUpdate(source.source, add_changes(changes), left_out, source.failure, "".join(commits[:1]))
 
 
 def _list_updated(before: Mapping[str, PartRecord], after: Mapping[str, PartRecord]) -> tuple[str, ...]:

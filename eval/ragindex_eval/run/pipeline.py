@@ -215,6 +215,7 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     else:
         _warn_of_changes(index, index.replace(data.corpus, announce=partial(_announce_leaving, index)))
         dataset = datasets.match_index(data, index)
+    dataset = replace(dataset, notes=(*dataset.notes, *_describe_commits(index)))
     if not dataset.queries:
         raise UsageError(
             f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
@@ -228,6 +229,13 @@ def load_experiment(settings: CompareSettings, data: Dataset | None, plan: Plan,
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
+
+
+def _describe_commits(index: Index) -> list[str]:
+    """Return the commit of each git repository that documents of the index were read from."""
+    sources = index.manifest.sources.items()
+    commits = {name: source.reading.commit for name, source in sources if source.reading is not None}
+    return [f"The documents of {name} are those of the commit {commit}." for name, commit in commits.items() if commit]
 
 
 def _announce_leaving(index: Index, removals: Removals) -> None:

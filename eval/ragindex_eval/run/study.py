@@ -11,9 +11,11 @@ from functools import partial
 from typing import TypeAlias
 
 from ragindex._util.workers import use_workers
+from ragindex.corpus import FileSelection
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
-from ragindex.index.manifest import require_seed
+from ragindex.index.manifest import read_manifest, require_seed
+from ragindex.index.readings import find_reading
 from ragindex.llm.budget import parse_budget
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
@@ -90,13 +92,20 @@ def _list_comparisons(
 
 
 def load_dataset(settings: CompareSettings) -> Dataset:
-    """Load the documents and questions that the settings of one comparison name."""
+    """Load the documents and questions that the settings of one comparison name.
+
+    Where they do not say how files are read, an index that they name reads its source as it did before.
+    """
+    selection, manifest = settings.selected_files(), None if settings.index is None else read_manifest(settings.index)
+    if manifest is not None and selection == FileSelection() and settings.data is not None:
+        remembered = find_reading(manifest.sources, str(settings.data))
+        selection = selection if remembered is None else remembered.options.selection
     return datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,
         format=settings.format,
         skip_bad=False if settings.strict else settings.skip_bad,
-        selection=settings.selected_files(),
+        selection=selection,
         limit=settings.limit,
         seed=settings.seed or 0,
     )

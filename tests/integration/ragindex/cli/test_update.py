@@ -1,6 +1,7 @@
 """The command update, and what index and add remember of their options."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def test_an_update_reports_what_it_did(desk: Path) -> None:
             "unchanged": 2,
             "reread": 0,
             "left_out": [],
+            "commit": "",
             "failure": "",
         }
     ]
@@ -192,3 +194,29 @@ def test_a_manifest_with_options_is_read_again(desk: Path) -> None:
         reading = index.manifest.sources["notes"].reading
     assert reading is not None
     assert json.loads(json.dumps(reading.parts)) == {"": {"rows": "text=answer", "max_file_mb": 2.0}}
+
+
+def test_a_comparison_reads_a_source_as_its_index_does(desk: Path) -> None:
+    ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--exclude", "quill*", "--exclude", "*orla*")
+    done = ragindex("compare", "notes", "--questions", "questions.txt", "--methods", "bm25", "--index", "w")
+    assert done.code == 0, done
+    assert ids(desk / "w") == ["hill.md", "rivers/sarn.md"]
+    assert ragindex("update", "--index", "w", "--json", "-").json["sources"][0]["unchanged"] == 2
+
+
+def test_a_comparison_keeps_the_commit(desk: Path) -> None:
+    for arguments in (["init", "-q"], ["add", "notes"], ["commit", "-q", "-m", "notes"]):
+        settings = ["-c", "user.name=A", "-c", "user.email=a@b"]
+        subprocess.run(["git", *settings, *arguments], check=True, cwd=desk)
+    ragindex("index", "notes", "--ref", "HEAD", "--index", "w", "--methods", "bm25")
+    with Index.open(desk / "w", read_only=True) as index:
+        reading = index.manifest.sources["notes"].reading
+    assert reading is not None
+    assert len(reading.commit) == 40
+    done = ragindex(
+        "compare", "--index", "w", "--questions", "questions.txt", "--methods", "bm25", "--json", "result.json"
+    )
+    assert done.code == 0, done
+    assert f"The documents of notes are those of the commit {reading.commit}." in (desk / "result.json").read_text()
+    update = ragindex("update", "--index", "w", "--json", "-").json
+    assert update["sources"][0]["commit"] == reading.commit
