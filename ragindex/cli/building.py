@@ -5,7 +5,6 @@ from typing import Any
 
 from ragindex._util.text import many
 from ragindex.cli.console import command_tally
-from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
 from ragindex.index.notes import (
@@ -17,7 +16,7 @@ from ragindex.index.notes import (
 )
 from ragindex.index.parts import list_working_methods, uses_encoder
 from ragindex.index.sync import finished_parts, parts_to_update
-from ragindex.index.updating import IndexUpdate, SourceUpdate
+from ragindex.index.updating import IndexUpdate
 from ragindex.interfaces import Part, Scheme
 from ragindex.plugins import registry
 
@@ -75,39 +74,6 @@ def list_notes(index: Index, built: Sequence[Part[Any]], report: IndexUpdate, fi
     full = describe_full_vocabulary(index, built, fit)
     notes = [*format_part_notes(index, built), *list_part_details(index, built)]
     return [*notes, *filter(None, (unknown, full)), *describe_drafts(command_tally())]
-
-
-def changes_to_json(changes: DocumentChanges) -> dict[str, Any]:
-    """Return the ids of the documents that were added, changed and removed, and the numbers of the others."""
-    return {
-        "added": list(changes.new),
-        "changed": list(changes.replaced),
-        "removed": list(changes.gone),
-        "kept": list(changes.kept),
-        "unchanged": changes.unchanged,
-        "reread": changes.reread,
-    }
-
-
-def update_to_json(report: IndexUpdate) -> dict[str, Any]:
-    """Return the report of an update, with all ids."""
-    return {
-        "sources": list(map(_source_to_json, report.sources)),
-        "parts": list(report.parts),
-        "methods": list(report.methods),
-        "refits": [{"encoder": refit.encoder, "seconds": refit.seconds} for refit in report.refits],
-        "seconds": report.seconds,
-    }
-
-
-def _source_to_json(source: SourceUpdate) -> dict[str, Any]:
-    return {
-        "source": source.source,
-        **changes_to_json(source.changes),
-        "left_out": list(source.left_out),
-        "commit": source.commit,
-        "failure": source.failure,
-    }
 
 
 def describe_work(report: IndexUpdate) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
 from ragindex.cli.approval import Approval, approve, approve_removals
-from ragindex.cli.building import build_methods, collect_figures, list_notes, update_to_json
+from ragindex.cli.building import build_methods, collect_figures, list_notes
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -64,7 +64,7 @@ from ragindex.index.notes import (
 from ragindex.index.parts import TRIPLES, require_reader, require_working
 from ragindex.index.repair import move_aside
 from ragindex.index.sync import finished_parts
-from ragindex.index.updating import SourceDocuments, update_index
+from ragindex.index.updating import SourceDocuments, update_index, update_to_json
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget

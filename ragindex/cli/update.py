@@ -20,7 +20,7 @@ from ragindex.cli.approval import (
     estimates_to_json,
     render_estimates,
 )
-from ragindex.cli.building import build_methods, describe_work, list_notes, update_to_json
+from ragindex.cli.building import build_methods, describe_work, list_notes
 from ragindex.cli.console import command_spending, escape_markup, print_estimate, print_note, stdout, write_result
 from ragindex.cli.documents import print_reading_notes, report_skipped
 from ragindex.cli.options import (
@@ -48,6 +48,7 @@ from ragindex.index.updating import (
     preview_update,
     read_sources,
     update_index,
+    update_to_json,
     write_outcome,
 )
 from ragindex.interfaces import Scheme

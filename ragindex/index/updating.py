@@ -203,6 +203,32 @@ def refuse_suspicious(removals: Removals) -> None:
         )
 
 
+def update_to_json(report: IndexUpdate) -> dict[str, Any]:
+    """Return the report of an update, with all ids."""
+    return {
+        "sources": list(map(_source_to_json, report.sources)),
+        "parts": list(report.parts),
+        "methods": list(report.methods),
+        "refits": [{"encoder": refit.encoder, "seconds": refit.seconds} for refit in report.refits],
+        "seconds": report.seconds,
+    }
+
+
+def _source_to_json(source: SourceUpdate) -> dict[str, Any]:
+    return {
+        "source": source.source,
+        "added": list(source.changes.new),
+        "changed": list(source.changes.replaced),
+        "removed": list(source.changes.gone),
+        "kept": list(source.changes.kept),
+        "unchanged": source.changes.unchanged,
+        "reread": source.changes.reread,
+        "left_out": list(source.left_out),
+        "commit": source.commit,
+        "failure": source.failure,
+    }
+
+
 # ---------------------------------------------------------------- helpers
 
 
