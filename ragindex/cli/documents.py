@@ -7,6 +7,19 @@ from pathlib import Path
 
 from ragindex._util.text import many
 from ragindex.cli.console import print_note
+from ragindex.cli.options import (
+    EncodingOption,
+    ExcludeOption,
+    ForgetOption,
+    FormatOption,
+    IncludeOption,
+    MaxFileOption,
+    OcrOption,
+    RefOption,
+    RowsOption,
+    SkipBadOption,
+    SkipStubsOption,
+)
 from ragindex.corpus import (
     Corpus,
     FileSelection,
@@ -15,24 +28,43 @@ from ragindex.corpus import (
     describe_left_out,
     read_selected,
 )
-from ragindex.corpus.file_selection import NamedOptions, ReadingOptions
+from ragindex.corpus.file_selection import DataReading, NamedOptions
 from ragindex.errors import LeftOutError
 from ragindex.index.manifest import read_manifest, require_apart
 from ragindex.index.readings import find_commit, find_reading
 
 
-def select_files(
-    include: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    encoding: str | None,
-    max_file_mb: float | None,
-    ocr: bool | None,
-    rows: str | None,
-    skip_stubs: bool | None = None,
-) -> FileSelection:
-    """Return the selection that the flags of a command describe. Raises UsageError."""
-    named = NamedOptions(include, exclude, encoding, max_file_mb, ocr, rows, skip_stubs)
-    return named.change(FileSelection())
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """How the documents of DATA are read."""
+
+    format: FormatOption = None
+    skip_bad: SkipBadOption = None
+    include: IncludeOption = None
+    exclude: ExcludeOption = None
+    encoding: EncodingOption = None
+    max_file_mb: MaxFileOption = None
+    ocr: OcrOption = None
+    rows: RowsOption = None
+    skip_stubs: SkipStubsOption = None
+
+    @property
+    def named(self) -> NamedOptions:
+        """The options that the command names."""
+        chosen = (self.include, self.exclude, self.encoding, self.max_file_mb, self.ocr, self.rows, self.skip_stubs)
+        return NamedOptions(*chosen)
+
+    def select_files(self) -> FileSelection:
+        """Return which files of a folder are read, and how. Raises UsageError."""
+        return self.named.change(FileSelection())
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(ReadingOptions):
+    """How the documents of DATA are read into an index, which remembers it."""
+
+    ref: RefOption = None
+    forget_options: ForgetOption = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +73,7 @@ class ReadData:
 
     data: str
     corpus: Corpus
-    before: ReadingOptions | None = None
+    before: DataReading | None = None
 
     @property
     def changed_options(self) -> str:
@@ -57,36 +89,32 @@ class ReadData:
 class DataReader:
     """Reads DATA for the index in `folder`: with the options of the command, and with those remembered of a source.
 
-    `name` is that of the source (`--as`), and `forget` whether the options of the command count alone.
+    `name` is that of the source (`--as`).
     """
 
     folder: Path
-    named: NamedOptions
-    format: str | None = None
-    skip_bad: bool | None = None
+    options: SourceOptions
     name: str = ""
-    forget: bool = False
-    ref: str | None = None
 
     def read(self, data: str) -> ReadData:
         """Read the documents of DATA; print notes on ignored and duplicate ones, and on options that are remembered.
 
         Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
         """
-        manifest = read_manifest(self.folder)
+        manifest, options = read_manifest(self.folder), self.options
         known = {} if manifest is None else manifest.sources
-        remembered = find_reading(known, data, self.name, self.ref)
+        remembered = find_reading(known, data, self.name, options.ref)
         before = remembered.options if remembered else None
-        base = before if before is not None and not self.forget else ReadingOptions(data)
-        selection = self.named.change(base.selection)
-        if self.named.change(FileSelection(inside=selection.inside)) != selection:  # not all options are named
+        base = before if before is not None and not options.forget_options else DataReading(data)
+        selection = options.named.change(base.selection)
+        if options.named.change(FileSelection(inside=selection.inside)) != selection:  # not all options are named
             print_note(f"{data} is read as before: {shlex.join(selection.flags())}")
         corpus = read_selected(
             data,
-            format=self.format or base.format,
-            skip_bad=base.skip_bad if self.skip_bad is None else self.skip_bad,
+            format=options.format or base.format,
+            skip_bad=base.skip_bad if options.skip_bad is None else options.skip_bad,
             selection=selection,
-            ref=self.ref or base.ref or None,
+            ref=options.ref or base.ref or None,
             since="" if remembered is None else find_commit(known[remembered.source], selection),
         )
         require_apart(self.folder, data, corpus)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,8 +11,8 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, approve, approve_removals
-from ragindex.cli.building import build_methods, collect_figures, list_notes
+from ragindex.cli.approval import Consent, approve, approve_removals
+from ragindex.cli.building import build_methods, collect_figures, collect_fit, list_notes
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -19,39 +20,27 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.documents import DataReader, ReadData, report_skipped
+from ragindex.cli.documents import DataReader, ReadData, SourceOptions, report_skipped
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AllowRemovalsOption,
     AsOption,
     BudgetOption,
     ChunkingOption,
-    DryRunOption,
     EncoderOption,
-    EncodingOption,
-    ExcludeOption,
-    ForgetOption,
-    FormatOption,
-    IncludeOption,
     IndexOption,
     JsonOption,
     LanguageOption,
     LlmOption,
-    MaxFileOption,
     NoCacheOption,
-    OcrOption,
-    RefOption,
     RetryFailedOption,
-    RowsOption,
+    ReuseAnswersOption,
     SeedOption,
-    SkipBadOption,
-    SkipStubsOption,
     StoreOption,
     WaitOption,
     WorkersOption,
-    YesOption,
 )
 from ragindex.corpus import Chunking, Corpus
-from ragindex.corpus.file_selection import NamedOptions
 from ragindex.errors import UsageError
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
@@ -63,7 +52,7 @@ from ragindex.index.notes import (
 )
 from ragindex.index.parts import TRIPLES, require_reader, require_working
 from ragindex.index.repair import move_aside
-from ragindex.index.sync import finished_parts
+from ragindex.index.sync import BuildResult, finished_parts
 from ragindex.index.updating import SourceDocuments, update_index, update_to_json
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
@@ -72,52 +61,57 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 
 
-def index(
-    folder: IndexOption,
-    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
-    ] = None,
-    format: FormatOption = None,
-    skip_bad: SkipBadOption = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
-    encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = None,
-    ocr: OcrOption = None,
-    rows: RowsOption = None,
-    skip_stubs: SkipStubsOption = None,
-    ref: RefOption = None,
-    forget_options: ForgetOption = False,
-    named: AsOption = "",
-    language: LanguageOption = None,
-    chunking: ChunkingOption = None,
-    encoder: EncoderOption = None,
-    llm: LlmOption = None,
-    budget: BudgetOption = None,
-    yes: YesOption = False,
-    allow_removals: AllowRemovalsOption = False,
-    dry_run: DryRunOption = False,
-    no_cache: NoCacheOption = False,
+@dataclass(frozen=True, slots=True)
+class OpeningOptions:
+    """What the index is opened with, and what the work on it may cost."""
+
+    language: LanguageOption = None
+    chunking: ChunkingOption = None
+    encoder: EncoderOption = None
+    llm: LlmOption = None
+    budget: BudgetOption = None
+    no_cache: NoCacheOption = False
+    reuse_answers: ReuseAnswersOption = False
+    store: StoreOption = None
+    seed: SeedOption = None
+    wait: WaitOption = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildingOptions:
+    """What is built anew, and from what."""
+
     triples: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), used instead of an LLM."),
-    ] = None,
-    store: StoreOption = None,
-    seed: SeedOption = None,
-    workers: WorkersOption = None,
+    ] = None
+    workers: WorkersOption = None
     rebuild: Annotated[
         bool,
         typer.Option(
             "--rebuild", help="Move an index of an older format aside and build it again with its cached answers."
         ),
-    ] = False,
+    ] = False
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the encoder to all documents again, and build its vectors again.")
-    ] = False,
-    retry_failed: RetryFailedOption = False,
-    wait: WaitOption = 0.0,
+    ] = False
+    retry_failed: RetryFailedOption = False
+
+
+@with_groups
+def index(
+    folder: IndexOption,
+    reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
+    opening: Annotated[OpeningOptions, group_of(OpeningOptions, "Index and models")],
+    consent: Annotated[Consent, group_of(Consent)],
+    building: Annotated[BuildingOptions, group_of(BuildingOptions, "Building")],
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
+    ] = None,
+    named: AsOption = "",
+    allow_removals: AllowRemovalsOption = False,
     json: JsonOption = None,
 ) -> None:
     """Build methods over the documents of DATA, and update everything that is built to them.
@@ -129,57 +123,56 @@ def index(
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
     started = time.monotonic()
-    schemes = _choose_methods(methods, folder, rebuild)
-    wanted_chunking = None if chunking is None else _parse_chunking(chunking)
-    if triples is not None:
+    schemes = _choose_methods(methods, folder, building.rebuild)
+    wanted_chunking = None if opening.chunking is None else _parse_chunking(opening.chunking)
+    if building.triples is not None:
         require_reader(schemes)
-    with use_workers(workers):
-        options = NamedOptions(include, exclude, encoding, max_file_mb, ocr, rows, skip_stubs)
-        if rebuild and not dry_run:
+    with use_workers(building.workers):
+        if building.rebuild and not consent.dry_run:
             move_aside(folder)
-        reader = DataReader(folder, options, format, skip_bad, named, forget_options, ref)
-        read_data = None if data is None else reader.read(data)
+        read_data = None if data is None else DataReader(folder, reading, named).read(data)
         corpus = None if read_data is None else read_data.corpus
         estimating = partial(
             estimate_left,
             folder,
             corpus,
             {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(),
+            LLMSettings(reuse_answers=opening.reuse_answers),
             updates=True,
-            encoder=encoder,
-            llm=llm,
-            language=language,
-            seed=seed,
-            keep_calls=not no_cache,
-            imported=() if triples is None else [TRIPLES],
+            refit=building.refit,
+            encoder=opening.encoder,
+            llm=opening.llm,
+            language=opening.language,
+            seed=opening.seed,
+            keep_calls=not opening.no_cache,
+            imported=() if building.triples is None else [TRIPLES],
         )
-        approve(estimating, Approval(yes, budget, dry_run, json))
+        approve(estimating, consent.answer(opening.budget, json))
     existing = manifest.read_manifest(folder)
     with Index.open(
         folder,
         create=corpus is not None,
-        encoder=encoder,
-        llm=llm,
-        store=store,
-        language=language,
+        encoder=opening.encoder,
+        llm=opening.llm,
+        store=opening.store,
+        language=opening.language,
         chunking=_choose_chunking(existing, corpus, wanted_chunking),
-        seed=seed,
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
-        wait_seconds=wait,
-        keep_calls=not no_cache,
+        seed=opening.seed,
+        llm_settings=LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers),
+        wait_seconds=opening.wait,
+        keep_calls=not opening.no_cache,
     ) as index:
         if existing is not None and wanted_chunking is not None:
             index.rechunk(wanted_chunking)
         asking = partial(approve_removals, allowed=allow_removals, json=json)
         given = [] if corpus is None else [SourceDocuments(data or "", (corpus,), named=named)]
         fit, notes = index.encoder_id, list[str]()
-        build = partial(_build, index, schemes, triples, workers, refit, retry_failed, notes)
-        report = update_index(index, given, build, asking, started)
+        report = update_index(index, given, partial(_build, index, schemes, building, notes), asking, started)
         changed = report.changes if given else None
         built = finished_parts(index, schemes)
         parts, counts = collect_figures(index, built), index.counts()
         notes += list_notes(index, built, report, fit)
+        fit_state, fit_sentences = collect_fit(index, built)
         require_records(index, built)
         command = index.command("search", "…", *(["--method", registry.label(schemes[0])] if schemes else []))
     value = {
@@ -187,6 +180,7 @@ def index(
         "documents": counts.documents,
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
+        "fit": fit_state,
         "notes": notes,
         "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
@@ -202,27 +196,21 @@ def index(
             stdout().print(escape_markup(line), soft_wrap=True)
         rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in parts.items()]
         stdout().print(text_table(("part", "seconds", "MB", "search"), rows))
-        for note in notes:
+        for note in [*fit_sentences, *notes]:
             stdout().print(escape_markup(note), soft_wrap=True)
         stdout().print(f"Next: {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json, show)
-    report_skipped([] if corpus is None else [corpus], skip_bad)
+    report_skipped([] if corpus is None else [corpus], reading.skip_bad)
 
 
-def _build(
-    index: Index,
-    schemes: Sequence[Scheme],
-    triples: Path | None,
-    workers: int | None,
-    refit: bool,
-    retry_failed: bool,
-    notes: list[str],
-) -> None:
-    if triples is not None:
-        index.import_part(TRIPLES, triples)
-    with use_workers(workers):
-        notes += build_methods(index, schemes, refit, retry_failed)
+def _build(index: Index, schemes: Sequence[Scheme], building: BuildingOptions, notes: list[str]) -> BuildResult:
+    if building.triples is not None:
+        index.import_part(TRIPLES, building.triples)
+    with use_workers(building.workers):
+        result, of_fits = build_methods(index, schemes, building.refit, building.retry_failed)
+    notes += of_fits
+    return result
 
 
 def _describe_changes(read_data: ReadData, changes: DocumentChanges) -> list[str]:

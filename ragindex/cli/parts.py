@@ -12,12 +12,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ragindex._util.text import many
-from ragindex.cli.console import stdout, strip_controls, text_table, write_result
+from ragindex.cli.console import escape_markup, stdout, strip_controls, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
 from ragindex.index.figures import Disk
 from ragindex.index.index import Index
 from ragindex.index.manifest import PartRecord
+from ragindex.index.notes import describe_fit, describe_readers, describe_unknown_passages
 from ragindex.index.parts import list_working_methods
 from ragindex.index.updating import read_outcome
 from ragindex.interfaces import Collection, Part
@@ -98,7 +99,10 @@ def _list_parts(index: Index, name: str | None, json: str | None) -> None:
         raise _make_missing_error(index, name)
     rows = sorted((_build_row(index, key, record) for key, record in records), key=lambda row: (row["part"], row["id"]))
     sources = [] if name is not None else index.sources()
-    disk, outcome = index.disk(), None if name is not None else read_outcome(index.folder)
+    outcome = None if name is not None else read_outcome(index.folder)
+    disk, fit = index.disk(), index.fit_state()
+    fit_sentences = [] if fit is None else [*filter(None, (describe_fit(fit), describe_unknown_passages(index)))]
+    readers = describe_readers(index)
     none = f"No part is built. Run: {index.command('index', '--methods', 'hybrid')}"
 
     def show() -> None:
@@ -123,8 +127,20 @@ def _list_parts(index: Index, name: str | None, json: str | None) -> None:
             failed = f"the last update failed ({outcome.finished}): {outcome.failure}"
             stdout().print(Text(strip_controls(failed)), soft_wrap=True)
         stdout().print(text_table(("on disk", "MB"), _build_disk_rows(disk)))
+        if readers:
+            reader_cells = [
+                tuple(row[field] or "" for field in ("reader", "since", "reads", "advice")) for row in readers
+            ]
+            stdout().print(text_table(("open in", "since", "reads", ""), reader_cells))
+        for sentence in fit_sentences:
+            stdout().print(escape_markup(sentence), soft_wrap=True)
 
-    value = {"parts": rows, "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)}}
+    value = {
+        "parts": rows,
+        "fit": fit and fit.as_json(),
+        "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)},
+        "readers": readers,
+    }
     value |= {} if outcome is None else {"last_update": asdict(outcome)}
     write_result(value | ({} if name is not None else {"sources": sources}), json, show)
 

@@ -41,7 +41,7 @@ from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, require_manifest
 from ragindex.index.notes import format_changes
 from ragindex.index.readings import list_source_paths
-from ragindex.index.sync import finished_parts
+from ragindex.index.sync import BuildResult, finished_parts
 from ragindex.index.updating import (
     IndexUpdate,
     SourceDocuments,
@@ -144,13 +144,13 @@ class _Round:
         settings = LLMSettings(budget=self.budget)
         with Index.open(self.folder, llm_settings=settings, wait_seconds=self.wait) as index:
             schemes = [index.require_built(scheme) for scheme in self.only]
-            fit = index.encoder_id
-            build = partial(self._build, index)
+            fit, notes = index.encoder_id, list[str]()
+            build = partial(self._build, index, notes)
             asking = partial(
                 approve_removals, allowed=self.allow_removals, json="-" if self.stays else self.approval.json
             )
             report = update_index(index, given, build, asking, started)
-            notes = list_notes(index, finished_parts(index, schemes), report, fit)
+            notes += list_notes(index, finished_parts(index, schemes), report, fit)
         failure = "; ".join(f"{name}: {reason}" for name, reason in report.failures.items())
         write_outcome(self.folder, failure)
         self._print(report, notes)
@@ -158,12 +158,15 @@ class _Round:
         if failure:
             raise DataError("every source", f"{many(len(report.failures), 'source')} that cannot be read: {failure}")
 
-    def _build(self, index: Index) -> None:
+    def _build(self, index: Index, notes: list[str]) -> BuildResult:
+        if not index.manifest.parts:
+            return BuildResult()
         with use_workers(self.workers):
             if self.only:
-                index.build(*self.only, retry_failed=self.retry_failed)
-            elif index.manifest.parts:
-                build_methods(index, [], refit=False, retry_failed=self.retry_failed)
+                return index.build(*self.only, retry_failed=self.retry_failed)
+            result, of_fits = build_methods(index, [], refit=False, retry_failed=self.retry_failed)
+        notes += of_fits
+        return result
 
     def _estimate(self, given: list[SourceDocuments]) -> list[Estimate]:
         documents = tuple(document for source in given for corpus in source.corpora for document in corpus.documents)

@@ -16,7 +16,7 @@ from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
 
 if TYPE_CHECKING:
-    from ragindex.corpus.file_selection import ReadingOptions
+    from ragindex.corpus.file_selection import DataReading
 
 _NAMED = 3
 MOST_LISTED = 19
@@ -64,7 +64,7 @@ class Corpus:
     notes: tuple[str, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    reading: "ReadingOptions | None" = None
+    reading: "DataReading | None" = None
     untouched: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:

@@ -105,7 +105,7 @@ def restore_selection(options: Mapping[str, Any], inside: str = "") -> FileSelec
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingOptions:
+class DataReading:
     """How the documents of DATA are read: all that must be known to read them again in the same way.
 
     `data` is the absolute path that was named, or the name of a generated corpus, and `format` the one that was named.

@@ -29,7 +29,7 @@ from ragindex.corpus.benchmarks import (
     read_quality,
 )
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
-from ragindex.corpus.file_selection import MAX_FILE_MB, FileSelection, ReadingOptions
+from ragindex.corpus.file_selection import MAX_FILE_MB, DataReading, FileSelection
 from ragindex.corpus.git_source import FORMAT as GIT
 from ragindex.corpus.git_source import parse_address, read_repository
 from ragindex.corpus.json_reader import Problems, read_first_item
@@ -154,7 +154,7 @@ def read_selected(
     path, generated = Path(path), _generate_corpus(str(path), format)
     if generated is not None:
         _require_no_selection(generated.format, selection)
-        return replace(generated, reading=ReadingOptions(hide_secrets(str(path)), None, skip_bad))
+        return replace(generated, reading=DataReading(hide_secrets(str(path)), None, skip_bad))
     if format is None and selection.rows is not None and path.is_file() and path.suffix.lower() in ROW_SUFFIXES:
         format = "folder"
     named_format = format
@@ -184,7 +184,7 @@ def read_selected(
         notes=notes,
         unread=listing.unread(),
         files=listing.digests,
-        reading=ReadingOptions(os.path.abspath(path), named_format, skip_bad, selection),
+        reading=DataReading(os.path.abspath(path), named_format, skip_bad, selection),
     )
 
 

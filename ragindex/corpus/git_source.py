@@ -26,7 +26,7 @@ from ragindex._util.progress import progress_bar
 from ragindex._util.redaction import hide_secrets
 from ragindex.corpus import readers
 from ragindex.corpus.corpus import Corpus, Gathered, RawDocument, gather
-from ragindex.corpus.file_selection import FileSelection, ReadingOptions
+from ragindex.corpus.file_selection import DataReading, FileSelection
 from ragindex.corpus.json_reader import Item, Problems
 from ragindex.corpus.local_files import (
     GENERATED_FOLDERS,
@@ -149,7 +149,7 @@ def read_repository(
         notes=(f"commit {commit[:12]} of {ref or 'HEAD'}, {day}", *listing.notes()),
         unread=listing.unread(),
         files=listing.digests,
-        reading=ReadingOptions(str(address), None, skip_bad, selection, ref or "", commit, readers_version()),
+        reading=DataReading(str(address), None, skip_bad, selection, ref or "", commit, readers_version()),
         untouched=untouched,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ragindex._util.redaction import hide_secrets
 from ragindex.corpus import Corpus, read_selected
-from ragindex.corpus.file_selection import FileSelection, ReadingOptions, restore_selection
+from ragindex.corpus.file_selection import DataReading, FileSelection, restore_selection
 from ragindex.corpus.git_source import FORMAT as GIT
 from ragindex.corpus.git_source import GitAddress, parse_address, readers_version
 from ragindex.errors import DataError, UsageError
@@ -23,7 +23,7 @@ class RememberedReading:
 
     source: str
     place: str
-    options: ReadingOptions
+    options: DataReading
 
 
 def find_reading(known: Known, data: str, name: str = "", ref: str | None = None) -> RememberedReading | None:
@@ -174,7 +174,7 @@ def _remember(name: str, source: DocumentSource, place: str, data: str) -> Remem
     is_known = "" in reading.parts or any(place == part or place.startswith(f"{part}/") for part in reading.parts)
     is_file = not os.path.isdir(data)
     selection = _restore_selection(reading).narrow(place, is_file=is_file) if is_known else FileSelection()
-    options = ReadingOptions(data, reading.format, reading.skip_bad, selection, reading.ref)
+    options = DataReading(data, reading.format, reading.skip_bad, selection, reading.ref)
     if is_file and source.format == "folder":  # a file that is named is read, whatever the patterns for its folder
         options = replace(options, selection=replace(selection, include=(), exclude=()))
     return RememberedReading(name, place, options)

@@ -17,9 +17,11 @@ from ragindex.errors import DataError, UsageError
 from ragindex.index.changes import find_removals, preview_replacement, replace_source
 from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.manifest import DocumentSource, PartRecord, wrap_write_errors
+from ragindex.index.models import Refit
 from ragindex.index.parts import list_working_methods
 from ragindex.index.readings import read_source
 from ragindex.index.state import INDEXING, IndexState
+from ragindex.index.sync import BuildResult
 from ragindex.plugins import registry
 
 _OUTCOME_FILE = "update.json"
@@ -50,14 +52,6 @@ class SourceUpdate:
     left_out: tuple[str, ...] = ()
     failure: str = ""
     commit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Refit:
-    """An encoder that was fitted to the documents again, and the seconds that it took."""
-
-    encoder: str
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +139,7 @@ def read_sources(known: Mapping[str, DocumentSource]) -> Iterator[SourceDocument
 def update_index(
     index: IndexState,
     given: Sequence[SourceDocuments],
-    build: Callable[[], object],
+    build: Callable[[], BuildResult],
     announce: Callable[[Removals], None],
     started: float | None = None,
 ) -> IndexUpdate:
@@ -157,20 +151,20 @@ def update_index(
     started = time.monotonic() if started is None else started
     with ledger.record_calls(paid_only=True) as tally, index.writer(INDEXING):
         index.reload()
-        before, fit = dict(index.manifest.parts), index.encoder_id
+        before = dict(index.manifest.parts)
         if sum(len(source.corpora) for source in given) > 1:  # nothing is written before all removals are allowed
             for corpus, named in ((corpus, source.named) for source in given for corpus in source.corpora):
                 if (removals := find_removals(index, corpus, source=named)).ids:
                     announce(removals)
             announce = _agree
         updates = [_replace_source(index, source, announce) for source in given]
-        build()
+        result = build()
     parts = _list_updated(before, index.manifest.parts)
     return IndexUpdate(
         tuple(updates),
         parts,
         name_methods(parts, [record.name for record in index.manifest.parts.values()]) if parts else (),
-        _find_refits(index, fit),
+        () if result.refit is None else (result.refit,),
         time.monotonic() - started,
         ledger.spending_to_json(tally),
     )
@@ -209,7 +203,7 @@ def update_to_json(report: IndexUpdate) -> dict[str, Any]:
         "sources": list(map(_source_to_json, report.sources)),
         "parts": list(report.parts),
         "methods": list(report.methods),
-        "refits": [{"encoder": refit.encoder, "seconds": refit.seconds} for refit in report.refits],
+        "refits": [asdict(refit) for refit in report.refits],
         "seconds": report.seconds,
     }
 
@@ -253,10 +247,3 @@ def _list_updated(before: Mapping[str, PartRecord], after: Mapping[str, PartReco
     """Return the labels of the parts that are new, or were made of another corpus before."""
     changed = (record for key, record in after.items() if key not in before or before[key].corpus != record.corpus)
     return tuple(dict.fromkeys(record.name for record in changed))
-
-
-def _find_refits(index: IndexState, before: str | None) -> tuple[Refit, ...]:
-    fit = index.encoders.fit(index.encoder_id)
-    if before is None or fit is None or index.encoder_id == before:
-        return ()
-    return (Refit(index.encoders.name, fit.seconds),)

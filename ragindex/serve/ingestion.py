@@ -260,7 +260,9 @@ class Ingestion:
 
     def _find_id(self, id: str) -> str:
         """Return the id of the document as it is spelled in the index or was accepted; `id` if there is none."""
-        known = {one.id for one in self.collection.state.index.read([id])} | self.spool.states(spellings(id)).keys()
+        known = {document.id for document in self.collection.state.index.read([id])} | self.spool.states(
+            spellings(id)
+        ).keys()
         return find_spelling(id, known) or id
 
     # ------------------------------------------------------------ the state of a document
@@ -275,8 +277,8 @@ class Ingestion:
         if change is not None and change.status != "accepted":
             self.collection.refresh()
         document = next(iter(self.collection.state.index.read([id])), None)
-        seen = [one for one in (document, change.document if change else None) if one is not None]
-        if any(not passing_documents(key.where, {id: one.metadata}) for one in seen):
+        seen = [version for version in (document, change.document if change else None) if version is not None]
+        if any(not passing_documents(key.where, {id: version.metadata}) for version in seen):
             return None, None
         if key.where is not None and not seen:  # what was deleted has no metadata to judge by
             return None, None

@@ -191,8 +191,8 @@ class Purse:
         key = self._find_key(owner)
         server_paid = sum(self.paid_since_sync.values())
         own = [] if key is None else [key.limit - key.charged + self.paid_since_sync.get(owner, 0.0)]
-        whole = [] if self.server is None else [self.server.limit - self.server.charged + server_paid]
-        return min([*own, *whole], default=float("inf"))
+        shared = [] if self.server is None else [self.server.limit - self.server.charged + server_paid]
+        return min([*own, *shared], default=float("inf"))
 
     def _find_key(self, owner: str) -> Budget | None:
         return next((key.budget for key in self.read_keys().keys if key.name == owner), None)

@@ -63,15 +63,15 @@ def sync_accepted(index: Index, spool: Spool, link: ServerLink | None = None) ->
     """
     if link is None or not _is_paid(index):
         return _make_changes(index, spool, spool.pending(_BATCH))
-    owners, made = sorted(spool.count_by_owner().keys() - link.capped), 0
+    owners, count = sorted(spool.count_by_owner().keys() - link.capped), 0
     for owner in owners:
         with link.paying(owner):
             try:
                 for batch in _divide(index, spool.pending(max(1, _BATCH // len(owners)), owner), link):
-                    made += _make_changes(index, spool, batch)
+                    count += _make_changes(index, spool, batch)
             except BudgetError as error:
                 link.cap(error, daily=isinstance(error, DailyBudgetError))
-    return made
+    return count
 
 
 def _is_paid(index: Index) -> bool:
@@ -142,7 +142,7 @@ def _make_changes(index: Index, spool: Spool, changes: Sequence[AcceptedChange])
 
 def _index_documents(index: Index, documents: Sequence[Document]) -> dict[str, str]:
     """Add documents and build; return the reasons of those that fail. Raises RagindexError if it is none of theirs."""
-    before = {one.id: one for one in index.read([document.id for document in documents])}
+    before = {document.id: document for document in index.read([document.id for document in documents])}
     try:
         failed = _add_documents(index, documents)
         index.build()
