@@ -17,6 +17,7 @@ from ragindex.cli.console import print_note, stdout, strip_controls, text_table,
 from ragindex.cli.options import EncodingOption, ExcludeOption, IncludeOption, JsonOption, MaxFileOption, OcrOption
 from ragindex.corpus import FileSelection
 from ragindex.corpus.corpus import describe_ignored, describe_left_out
+from ragindex.corpus.file_selection import NamedOptions
 from ragindex.corpus.json_reader import Problems
 from ragindex.corpus.local_files import is_taken_whole, list_folder, name_file, name_reader_of, read_files
 from ragindex.corpus.readers.content import FileContent
@@ -45,7 +46,7 @@ def read(
 
     Example: ragindex read my-documents/ --show report.docx
     """
-    selection = FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb, ocr)
+    selection = NamedOptions(include, exclude, encoding, max_file_mb, ocr).change(FileSelection())
     if not data.exists():
         raise DataError("a folder or a file", "no such path", path=data)
     problems, root = Problems(skip_bad=True), data if data.is_dir() else data.parent
