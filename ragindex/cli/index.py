@@ -200,8 +200,7 @@ def index(
         "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
     }
-    counted = ("added", "changed", "removed", "unchanged", "reread")
-    value |= {} if changed is None else {"changed": {name: getattr(changed, name) for name in counted}}
+    value |= {} if changed is None else {"changed": _count_changes(changed)}
 
     def show() -> None:
         sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
@@ -216,6 +215,12 @@ def index(
 
     write_result(value, json, show)
     report_skipped([] if corpus is None else [corpus], skip_bad)
+
+
+def _count_changes(changed: DocumentChanges) -> dict[str, Any]:
+    """Return the numbers of changed documents, and the new ids of renamed ones by their old ids."""
+    counted = ("added", "changed", "removed", "unchanged", "reread")
+    return {**{name: getattr(changed, name) for name in counted}, "renamed": dict(changed.renamed)}
 
 
 def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Scheme]:

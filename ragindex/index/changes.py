@@ -1,12 +1,11 @@
 """Operations that add, replace and remove the documents of an index, by source."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
-from ragindex._util.canonical import digest
 from ragindex._util.ids import find_spelling, list_places, spellings
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names, first_names
@@ -15,7 +14,8 @@ from ragindex.corpus.corpus import NO_TEXT
 from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges, Documents, Removals
-from ragindex.index.manifest import with_chunking
+from ragindex.index.manifest import with_chunking, wrap_write_errors
+from ragindex.index.renames import find_renames, read_renames, record_renames
 from ragindex.index.sources import PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
 from ragindex.text_analysis import language_warning
@@ -30,7 +30,10 @@ def add_documents(
     """Add documents, replacing those with the same id. See `Index.add`."""
     given = sources.corpora(documents, source)
     with index.writing("adding documents") as corpus, _remove_empty_sources(index, corpus):
-        changed = _upsert_documents(index, corpus, _assign_sources(index, corpus, given, source, "add"))
+        placed = _assign_sources(index, corpus, given, source, "add")
+        with wrap_write_errors(f"The new ids of documents could not be written to {index.folder}"):
+            record_renames(index.folder, {}, {document.id for group in placed for document in group.documents})
+        changed = _upsert_documents(index, corpus, placed)
     _warn_of_language(index, given)
     return changed
 
@@ -94,12 +97,17 @@ def replace_source(
             unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
             stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
             gone = tuple(sorted(set(missing).difference(stay)))
+            new = [document for document in placed.documents if document.id not in owners] if gone else []
+            renames = find_renames(corpus.read(gone), new) if new else {}
             if gone:
+                count = sum(owner == placed.source for owner in owners.values())
                 try:
-                    announce(_describe_removals(corpus, placed, gone, owners))
+                    announce(Removals(gone, placed.source, count, len(renames)))
                 except RagindexError:
                     index.save(sources=earlier)
                     raise
+            with wrap_write_errors(f"The new ids of documents could not be written to {index.folder}"):
+                record_renames(index.folder, renames, ids)
             changed = _upsert_documents(index, corpus, [placed])
         corpus.remove(gone)
     _warn_of_language(index, [given])
@@ -108,19 +116,33 @@ def replace_source(
         message = f"{len(stay):,} {were} read before, because the file cannot be read this time: {first_names(stay)}"
         warnings.warn(message, LeftOutWarning, stacklevel=3)
     unchanged = changed.unchanged + len(stay)
-    return replace(changed, removed=len(gone), unchanged=unchanged, gone=gone, kept=stay)
+    renamed = frozenset(renames.values())
+    return replace(
+        changed,
+        added=changed.added - len(renames),
+        new=tuple(id for id in changed.new if id not in renamed),
+        removed=len(gone) - len(renames),
+        gone=tuple(id for id in gone if id not in renames),
+        renamed=tuple(sorted(renames.items())),
+        unchanged=unchanged,
+        kept=stay,
+    )
 
 
-def _describe_removals(
-    stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...], owners: Mapping[str, str]
-) -> Removals:
-    count = sum(owner == placed.source for owner in owners.values())
-    removals = Removals(gone, placed.source, count)
-    if not removals.suspicious:
-        return removals
-    new = {digest([document.title, document.text]) for document in placed.documents if document.id not in owners}
-    texts = (digest([document.title, document.text]) for document in stored.read(gone))
-    return replace(removals, renamed=sum(text in new for text in texts) if new else 0)
+def list_renames(index: IndexState, corpus: Corpus) -> dict[str, str]:
+    """Return the ids of a corpus's documents by the ids that they had. See `Index.renames`."""
+    lead, documents = sources.lead(index.manifest.sources, corpus), index.documents
+    coming = {lead + document.id: document for document in corpus.documents}
+    owners = documents.sources()
+    gone = [id for id in owners if id.startswith(lead) and id not in coming]
+    new = [replace(document, id=id) for id, document in coming.items() if id not in owners]
+    found = find_renames(documents.read(gone), new) if gone and new else {}
+    known = {old: found.get(id, id) for old, id in read_renames(index.folder).items()} | found
+    return {
+        old.removeprefix(lead): id.removeprefix(lead)
+        for old, id in known.items()
+        if old.startswith(lead) and old not in coming and id in coming
+    }
 
 
 def rechunk_documents(index: IndexState, chunking: Chunking) -> DocumentChanges:

@@ -235,6 +235,8 @@ def _announce_leaving(index: Index, removals: Removals) -> None:
 
     Raises UsageError if they are so many that a source may be incomplete.
     """
+    if removals.renamed == len(removals.ids):
+        return
     leave = many(len(removals.ids), "document leaves", "documents leave")
     if removals.suspicious:
         raise UsageError(
@@ -254,7 +256,7 @@ def _announce_leaving(index: Index, removals: Removals) -> None:
 
 def _warn_of_changes(index: Index, changed: DocumentChanges) -> None:
     """Say how the documents of an index that had some have changed: another command may have left files out."""
-    if changed.changed or changed.removed or (changed.added and changed.unchanged):
+    if changed.changed or changed.removed or changed.renamed or (changed.added and changed.unchanged):
         _log.warning("the documents of %s were others until now: %s", index.folder, format_changes(changed))
 
 
@@ -265,7 +267,12 @@ def _indexed_documents(index: Index, settings: CompareSettings) -> Dataset:
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
     return datasets.add_questions(
-        corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed
+        corpus,
+        settings.questions,
+        skip_bad=settings.skip_bad,
+        limit=settings.limit,
+        seed=index.seed,
+        list_renames=index.renames,
     )
 
 

@@ -11,9 +11,11 @@ from functools import partial
 from typing import TypeAlias
 
 from ragindex._util.workers import use_workers
+from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
-from ragindex.index.manifest import require_seed
+from ragindex.index.index import Index
+from ragindex.index.manifest import read_manifest, require_seed
 from ragindex.llm.budget import parse_budget
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
@@ -99,7 +101,17 @@ def load_dataset(settings: CompareSettings) -> Dataset:
         selection=settings.selected_files(),
         limit=settings.limit,
         seed=settings.seed or 0,
+        list_renames=partial(_list_renames, settings),
     )
+
+
+def _list_renames(settings: CompareSettings, corpus: Corpus) -> dict[str, str]:
+    """Return the ids of documents by those that they had before in the index of a comparison, if there is one."""
+    folder = settings.index or default_index(corpus.name)
+    if read_manifest(folder) is None:
+        return {}
+    with Index.open(folder, read_only=True) as index:
+        return index.renames(corpus)
 
 
 def _check(settings: CompareSettings) -> None:
