@@ -1,6 +1,7 @@
 """The command `index`: update an index to its documents, and build methods over them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +10,7 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, approve, approve_removals
+from ragindex.cli.approval import Consent, approve, approve_removals
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -18,34 +19,25 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.documents import read_corpus, report_skipped, select_files
+from ragindex.cli.documents import ReadingOptions, read_corpus, report_skipped
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
     ChunkingOption,
-    DryRunOption,
     EncoderOption,
-    EncodingOption,
-    ExcludeOption,
-    FormatOption,
-    IncludeOption,
     IndexOption,
     JsonOption,
     LanguageOption,
     LlmOption,
-    MaxFileOption,
     NoCacheOption,
-    OcrOption,
-    RowsOption,
+    ReuseAnswersOption,
     SeedOption,
-    SkipBadOption,
     StoreOption,
     WaitOption,
     WorkersOption,
-    YesOption,
 )
 from ragindex.corpus import Chunking, Corpus
-from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import UsageError
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
@@ -74,56 +66,64 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 
 
-def index(
-    folder: IndexOption,
-    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
-    ] = None,
-    format: FormatOption = None,
-    skip_bad: SkipBadOption = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
-    encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
-    ocr: OcrOption = False,
-    rows: RowsOption = None,
-    named: AsOption = "",
-    language: LanguageOption = None,
-    chunking: ChunkingOption = None,
-    encoder: EncoderOption = None,
-    llm: LlmOption = None,
-    budget: BudgetOption = None,
-    yes: YesOption = False,
-    allow_removals: Annotated[
-        bool, typer.Option("--allow-removals", help="Do not ask before many documents of a source are removed.")
-    ] = False,
-    dry_run: DryRunOption = False,
-    no_cache: NoCacheOption = False,
+@dataclass(frozen=True, slots=True)
+class OpeningOptions:
+    """What the index is opened with, and what the work on it may cost."""
+
+    language: LanguageOption = None
+    chunking: ChunkingOption = None
+    encoder: EncoderOption = None
+    llm: LlmOption = None
+    budget: BudgetOption = None
+    no_cache: NoCacheOption = False
+    reuse_answers: ReuseAnswersOption = False
+    store: StoreOption = None
+    seed: SeedOption = None
+    wait: WaitOption = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildingOptions:
+    """What is built anew, and from what."""
+
     triples: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), used instead of an LLM."),
-    ] = None,
-    store: StoreOption = None,
-    seed: SeedOption = None,
-    workers: WorkersOption = None,
+    ] = None
+    workers: WorkersOption = None
     rebuild: Annotated[
         bool,
         typer.Option(
             "--rebuild", help="Move an index of an older format aside and build it again with its cached answers."
         ),
-    ] = False,
+    ] = False
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the encoder to all documents again, and build its vectors again.")
-    ] = False,
+    ] = False
     retry_failed: Annotated[
         bool,
         typer.Option(
             "--retry-failed", help="Ask again about passages that are set aside after two charged, unusable answers."
         ),
+    ] = False
+
+
+@with_groups
+def index(
+    folder: IndexOption,
+    reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")],
+    opening: Annotated[OpeningOptions, group_of(OpeningOptions, "Index and models")],
+    consent: Annotated[Consent, group_of(Consent)],
+    building: Annotated[BuildingOptions, group_of(BuildingOptions, "Building")],
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
+    ] = None,
+    named: AsOption = "",
+    allow_removals: Annotated[
+        bool, typer.Option("--allow-removals", help="Do not ask before many documents of a source are removed.")
     ] = False,
-    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Build methods over the documents of DATA, and update everything that is built to them.
@@ -134,53 +134,53 @@ def index(
 
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
-    schemes = _choose_methods(methods, folder, rebuild)
-    wanted_chunking = None if chunking is None else _parse_chunking(chunking)
-    if triples is not None:
+    schemes = _choose_methods(methods, folder, building.rebuild)
+    wanted_chunking = None if opening.chunking is None else _parse_chunking(opening.chunking)
+    if building.triples is not None:
         require_reader(schemes)
-    with use_workers(workers):
-        selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
-        if rebuild and not dry_run:
+    with use_workers(building.workers):
+        if building.rebuild and not consent.dry_run:
             move_aside(folder)
-        corpus = None if data is None else read_corpus(data, folder, format, skip_bad, selection)
+        corpus = None if data is None else read_corpus(data, folder, reading)
         estimating = partial(
             estimate_left,
             folder,
             corpus,
             {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(),
+            LLMSettings(reuse_answers=opening.reuse_answers),
             updates=True,
-            encoder=encoder,
-            llm=llm,
-            language=language,
-            seed=seed,
-            keep_calls=not no_cache,
-            imported=() if triples is None else [TRIPLES],
+            refit=building.refit,
+            encoder=opening.encoder,
+            llm=opening.llm,
+            language=opening.language,
+            seed=opening.seed,
+            keep_calls=not opening.no_cache,
+            imported=() if building.triples is None else [TRIPLES],
         )
-        approve(estimating, Approval(yes, budget, dry_run, json))
+        approve(estimating, consent.answer(opening.budget, json))
     existing = manifest.read_manifest(folder)
     with Index.open(
         folder,
         create=corpus is not None,
-        encoder=encoder,
-        llm=llm,
-        store=store,
-        language=language,
+        encoder=opening.encoder,
+        llm=opening.llm,
+        store=opening.store,
+        language=opening.language,
         chunking=_choose_chunking(existing, corpus, wanted_chunking),
-        seed=seed,
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
-        wait_seconds=wait,
-        keep_calls=not no_cache,
+        seed=opening.seed,
+        llm_settings=LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers),
+        wait_seconds=opening.wait,
+        keep_calls=not opening.no_cache,
     ) as index:
         if existing is not None and wanted_chunking is not None:
             index.rechunk(wanted_chunking)
         asking = partial(approve_removals, allowed=allow_removals, json=json)
         changed = None if corpus is None else index.replace(corpus, source=named, announce=asking)
-        if triples is not None:
-            index.import_part(TRIPLES, triples)
+        if building.triples is not None:
+            index.import_part(TRIPLES, building.triples)
         fit = index.encoder_id
-        with use_workers(workers):
-            refitted = _build(index, schemes, refit, retry_failed)
+        with use_workers(building.workers):
+            refitted = _build(index, schemes, building.refit, building.retry_failed)
         built = finished_parts(index, schemes)
         parts, counts = _collect_figures(index, built), index.counts()
         unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
@@ -214,7 +214,7 @@ def index(
         stdout().print(f"Next: {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json, show)
-    report_skipped([] if corpus is None else [corpus], skip_bad)
+    report_skipped([] if corpus is None else [corpus], reading.skip_bad)
 
 
 def _count_changes(changed: DocumentChanges) -> dict[str, Any]:

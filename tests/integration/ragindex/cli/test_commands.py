@@ -20,7 +20,7 @@ from ragindex.index import fit_watch
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex_eval.run import pipeline
+from ragindex_eval.run import study
 
 OURS = distribution.find_distribution().name
 COMMANDS = (
@@ -801,7 +801,7 @@ def test_the_place_for_results_is_looked_at_before_the_work(monkeypatch: pytest.
     def too_early(*arguments: object, **more: object) -> None:
         raise AssertionError("the comparison began")
 
-    monkeypatch.setattr(pipeline, "evaluate", too_early)
+    monkeypatch.setattr(study, "evaluate", too_early)
     write(Path(), {"study.yaml": "json: nodir/x.json\ndata: notes\nquestions: questions.csv\n"})
     assert failed(5, "compare", "--config", "study.yaml").startswith("Cannot write JSON to nodir/x.json")
     assert failed(5, "compare", "notes", "--out", "questions.csv").startswith("Cannot write to")

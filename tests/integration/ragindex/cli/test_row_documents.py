@@ -9,7 +9,7 @@ from command_line import failed, make_desk, ragindex
 
 import ragindex as package
 from ragindex.encoders import lsa
-from ragindex_eval.cli.reading_flags import list_reading_flags
+from ragindex_eval.cli.settings_options import list_reading_options
 from ragindex_eval.run.settings import make_settings, read_settings
 
 WORDS = ("gorge", "barge", "slate", "hill", "quarry", "ferry")
@@ -124,7 +124,7 @@ def test_columns_that_are_not_there_stop_the_command_and_long_tables_name_theirs
     ],
 )
 def test_settings_have_rows_and_commands_repeat_them(given: Any, flags: list[str]) -> None:
-    assert list_reading_flags(make_settings({"rows": given})) == flags
+    assert list_reading_options(make_settings({"rows": given})) == flags
     if isinstance(given, str | bool):
         Path("study.yaml").write_text(f"rows: {given!r}\n")
-        assert list_reading_flags(read_settings(Path("study.yaml"))) == flags
+        assert list_reading_options(read_settings(Path("study.yaml"))) == flags
