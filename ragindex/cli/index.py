@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -185,8 +185,7 @@ def index(
         "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
     }
-    counted = ("added", "changed", "removed", "unchanged", "reread")
-    value |= {} if changed is None else {"changed": {name: getattr(changed, name) for name in counted}}
+    value |= {} if changed is None else {"changed": _count_changes(changed)}
     value |= {"update": update_to_json(report)}
 
     def show() -> None:
@@ -219,6 +218,12 @@ def _describe_changes(read_data: ReadData, changes: DocumentChanges) -> list[str
     if options := read_data.changed_options:
         lines.append(f"{read_data.data} is read with {options}: {changes.added:,} added, {changes.removed:,} removed")
     return lines
+
+
+def _count_changes(changed: DocumentChanges) -> dict[str, Any]:
+    """Return the numbers of changed documents, and the new ids of renamed ones by their old ids."""
+    counted = ("added", "changed", "removed", "unchanged", "reread")
+    return {**{name: getattr(changed, name) for name in counted}, "renamed": dict(changed.renamed)}
 
 
 def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Scheme]:
