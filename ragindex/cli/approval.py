@@ -37,7 +37,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
+class ConsentFlags:
     """How the user answers in advance whether the command may pay."""
 
     yes: YesOption = False

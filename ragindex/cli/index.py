@@ -11,7 +11,7 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Consent, approve, approve_removals
+from ragindex.cli.approval import ConsentFlags, approve, approve_removals
 from ragindex.cli.building import build_methods, collect_figures, collect_fit, list_notes
 from ragindex.cli.console import (
     command_spending,
@@ -103,7 +103,7 @@ def index(
     folder: IndexOption,
     reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
     opening: Annotated[OpeningOptions, group_of(OpeningOptions, "Index and models")],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     building: Annotated[BuildingOptions, group_of(BuildingOptions, "Building")],
     data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
     methods: Annotated[

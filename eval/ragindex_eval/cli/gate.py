@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ragindex._util.text import first_names
-from ragindex.cli.approval import Approval, Consent, approve
+from ragindex.cli.approval import Approval, ConsentFlags, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -54,7 +54,7 @@ def gate_command(
             data=option_of("data", CompareSettings.model_fields["data"]),
         ),
     ],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     metric: Annotated[str, typer.Option(metavar="R@5", help="The metric.")] = "R@5",
     margin: Annotated[float, typer.Option(metavar="M", min=0, help="A loss that does not matter.")] = 0.02,
     junit: Annotated[Path | None, typer.Option(metavar="FILE.xml", help="The verdict as a JUnit report.")] = None,
