@@ -1,12 +1,15 @@
 """The command `estimate`, which predicts the costs of indexing, of asking questions and of reading answers."""
 
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any
 
 import typer
 
-from ragindex.cli.approval import estimates_to_json, render_estimates
+from ragindex.cli.approval import Approval, approve, estimates_to_json, render_estimates
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -29,6 +32,7 @@ from ragindex.cli.options import (
     OcrOption,
     RowsOption,
     SkipBadOption,
+    YesOption,
 )
 from ragindex.corpus import describe_left_out, read_selected
 from ragindex.corpus.local_files import MAX_FILE_MB
@@ -61,6 +65,7 @@ def estimate_command(
         typer.Option(metavar="DIR", help="Where the answers of the sample are kept: nothing is paid twice."),
     ] = None,
     budget: BudgetOption = None,
+    yes: YesOption = False,
     format: FormatOption = None,
     skip_bad: SkipBadOption = None,
     include: IncludeOption = None,
@@ -111,9 +116,11 @@ def estimate_command(
     )
     asked = dataset or Dataset(corpus.name, corpus, (), None, "")
     with tempfile.TemporaryDirectory() as nowhere:
-        found = estimate_comparison(
-            settings, asked, index or Path(nowhere), labelled, setting=setting, sample=sample, thorough=True
-        )
+        folder = index or Path(nowhere)
+        if sample:
+            drawn = _draw(asked, sample, seed)
+            approve(partial(estimate_comparison, settings, drawn, folder, labelled), Approval(yes, budget, json=json))
+        found = estimate_comparison(settings, asked, folder, labelled, setting=setting, sample=sample, thorough=True)
     queries = asked.queries
     asks = [label for label, scheme in labelled.items() if tasks_of(scheme)]
     value = {**estimates_to_json(found), "spent": command_spending()}
@@ -129,6 +136,13 @@ def estimate_command(
             stdout().print(escape_markup(said), soft_wrap=True)
 
     write_result(value, json, show)
+
+
+def _draw(data: Dataset, sample: int, seed: int) -> Dataset:
+    """Return as many documents and questions as a sample pays for: those documents, and other questions."""
+    documents, rng = data.corpus.documents, Random(seed)  # noqa: S311  # no secret
+    drawn = rng.sample(documents, min(sample, len(documents)))
+    return replace(data, corpus=replace(data.corpus, documents=tuple(drawn)), queries=data.queries[:sample])
 
 
 def _choose_schemes(methods: str) -> dict[str, Scheme]:

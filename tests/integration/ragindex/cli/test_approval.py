@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 from command_line import ragindex
-from till import PAID, Till, billing, open_desk
+from till import PAID, SAID, Till, billing, open_desk
 
 from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import ask_consent
@@ -132,6 +132,37 @@ def test_a_refit_is_estimated_with_the_summaries_that_follow_it(till: Till, monk
     assert 0.5 * asked <= estimated["summary"] <= 1.5 * asked
     again = ragindex("index", "--index", "i", "--dry-run", "--json", "-")
     assert again.json["estimate"]["tasks"] == []
+
+
+@pytest.mark.parametrize("command", ["search", "ask"])
+def test_a_question_stops_at_what_nobody_agreed_to(till: Till, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """Rounds of agents are not known before: what is paid is counted, and a retry begins with what was paid for."""
+    till.server.write = lambda body: json.dumps({**SAID, "thought": "It has to be found who is meant."})
+    ircot = (command, "Which hill is highest?", "--index", "i", "--method", "ircot", "--llm", "openai:small")
+    assert ragindex("index", "notes", "--index", "i", "--methods", "ircot").code == 0
+    bound = 0.001 * 40 + 0.003 * 500  # about what one thought may cost
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", str(bound))
+    stopped = ragindex(*ircot)
+    assert stopped.code == 9
+    assert f"error: This question may cost more than ${bound:g} (RAGINDEX_CONFIRM_ABOVE): $" in stopped.err
+    assert "To go on, add --yes, or --budget DOLLARS." in stopped.err
+    assert till.money <= bound
+    first = len(till.server.requests)
+    for answer in (("--yes",), ("--budget", "100")):
+        assert ragindex(*ircot, *answer).code == 0
+    bodies = [json.dumps(received.body) for received in till.server.requests]
+    assert len(bodies) == len(set(bodies)) > first
+
+
+def test_a_question_to_a_model_without_a_price_is_not_limited(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0")
+    assert ragindex("index", "notes", "--index", "i", "--methods", "bm25").code == 0
+    asked = ("ask", "Which hill is highest?", "--index", "i", "--method", "bm25", "--llm", "openai:small")
+    assert ragindex(*asked).code == 9
+    assert till.server.requests == []
+    monkeypatch.delenv("RAGINDEX_PRICES")
+    assert ragindex(*asked).code == 0
+    assert len(till.server.requests) == 1
 
 
 COOLER = ("--llm", "openai(model=small, temperature=0.2)")
