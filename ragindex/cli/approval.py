@@ -15,7 +15,14 @@ import typer
 from rich.console import Group, RenderableType
 
 from ragindex._util.text import first_names, many
-from ragindex.cli.console import ask_consent, escape_markup, print_estimate, print_note, text_table, write_result
+from ragindex.cli.console import (
+    ask_consent,
+    escape_markup,
+    print_estimate,
+    print_note,
+    text_table,
+    write_result,
+)
 from ragindex.counting import NoEstimateError, Repaid
 from ragindex.errors import BrokenPluginError, BudgetError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
