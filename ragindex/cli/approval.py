@@ -30,6 +30,7 @@ from ragindex.estimate_left import find_payees
 from ragindex.index.documents import Removals
 from ragindex.index.parts import paid_by
 from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import PaidPlugin
 from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.prices import load_prices
 
@@ -109,7 +110,8 @@ def limit_question(
     """
     if yes or budget is not None:
         return parse_budget(budget)
-    payees = [each for each in (*find_payees(folder, llm, encoder), *paid_by(scheme)) if each is not None]
+    services = (*find_payees(folder, llm, encoder), *paid_by(scheme))
+    payees = [service for service in services if isinstance(service, PaidPlugin)]
     prices = load_prices() if payees else None
     if prices is None or any(each.price_missing(prices) for each in payees):
         return parse_budget(None)
