@@ -15,14 +15,18 @@ import typer
 from rich.console import Group, RenderableType
 
 from ragindex._util.text import first_names, many
+from ragindex.accounting import ledger
+from ragindex.accounting.running_estimate import ExpectedCalls
 from ragindex.cli.console import (
     ask_consent,
+    command_tally,
     escape_markup,
     print_estimate,
     print_note,
     text_table,
     write_result,
 )
+from ragindex.cli.options import DryRunOption, YesOption
 from ragindex.counting import NoEstimateError, Repaid
 from ragindex.errors import BrokenPluginError, BudgetError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
@@ -50,6 +54,18 @@ class Approval:
     json: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """How the user answers in advance whether the command may pay."""
+
+    yes: YesOption = False
+    dry_run: DryRunOption = False
+
+    def answer(self, budget: float | None, json: str | None) -> Approval:
+        """Return the answer, with the budget, and where the JSON of the command goes."""
+        return Approval(self.yes, budget, self.dry_run, json)
+
+
 def read_limit() -> float:
     """Return above how many dollars a command asks. Raises UsageError."""
     written = os.environ.get(CONFIRM_VARIABLE, "").strip()
@@ -68,12 +84,7 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
     asked. Raises UsageError if the user does not agree, and the errors of `estimating`.
     """
-    limit, estimates = read_limit(), list[Estimate]()
-    try:
-        estimates += estimating()
-    except (NoEstimateError, MissingExtraError, BrokenPluginError, ContractError) as error:
-        # a method is left out for these, unless it was named
-        print_note(f"What this may cost is not known: {error}")
+    limit, estimates = read_limit(), estimate_costs(estimating)
     if approval.dry_run:
         write_result(
             {"estimate": estimates_to_json(estimates)},
@@ -88,6 +99,16 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     if total.high > limit and not approval.yes and approval.budget is None:
         cost = f"This may cost {format_range(total.low, total.high)}, more than ${limit:g} ({CONFIRM_VARIABLE})."
         ask_consent(cost, "Go on?", _FLAGS, approval.json)
+    command_tally().expect(_expected_calls(each) for each in estimates if each.money is not None)
+
+
+def _expected_calls(estimate: Estimate) -> ExpectedCalls:
+    """Return what the ledger will call the calls of an estimate."""
+    task = estimate.task.partition(", ")[0]
+    if task == "encoding":
+        return ExpectedCalls(ledger.EMBEDDING, "", 0, estimate.money or 0.0)
+    method = "" if estimate.step == "index" else estimate.methods[0]
+    return ExpectedCalls(task, method, estimate.calls, estimate.money or 0.0)
 
 
 class QuestionBudget(Budget):
@@ -116,6 +137,16 @@ def limit_question(
     if prices is None or any(each.price_missing(prices) for each in payees):
         return parse_budget(None)
     return parse_budget(QuestionBudget(max(read_limit(), _LEAST_LIMIT)))
+
+
+def estimate_costs(estimating: Callable[[], Sequence[Estimate]]) -> list[Estimate]:
+    """Return what `estimating` does; if nothing can be estimated, nothing, after a note with the reason."""
+    try:
+        return list(estimating())
+    except (NoEstimateError, MissingExtraError, BrokenPluginError, ContractError) as error:
+        # a method is left out for these, unless it was named
+        print_note(f"What this may cost is not known: {error}")
+        return []
 
 
 def approve_removals(removals: Removals, allowed: bool, json: str | None) -> None:

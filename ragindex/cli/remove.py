@@ -38,7 +38,8 @@ def remove(
         str | None, typer.Option(metavar="NAME", help="Remove all documents of this source, and forget the source.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option("--method", metavar="a,b", help="Remove what only these methods have built.")
+        str | None,
+        typer.Option("--method", metavar="a,b", help="Remove what these methods have built, but for what others use."),
     ] = None,
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
@@ -89,9 +90,11 @@ def _remove_methods(
     folder: Path, methods: str, encoder: PluginSpec | None, store: PluginSpec | None, wait: float, json: str | None
 ) -> None:
     with Index.open(folder, encoder=encoder, store=store, wait_seconds=wait) as index:
-        parts = index.remove_methods(*parse_many(methods))
-    value = {"removed": 0, "parts": parts, "spent": command_spending()}
-    write_result(value, json, lambda: stdout().print(f"{many(len(parts), 'part')} removed: {', '.join(parts)}"))
+        removed = index.remove_methods(*parse_many(methods))
+    parts, unbuilt = ", ".join(removed.parts), ", ".join(removed.methods)
+    value = {"removed": 0, "parts": removed.parts, "methods": removed.methods, "spent": command_spending()}
+    sentence = f"{many(len(removed.parts), 'part')} removed: {parts}. No longer built: {unbuilt}"
+    write_result(value, json, lambda: stdout().print(sentence))
 
 
 def _leaving(index: Index, ids: Sequence[str], source: str | None) -> set[str]:

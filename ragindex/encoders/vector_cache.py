@@ -26,6 +26,7 @@ from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning
 from ragindex.encoders.paid_vectors import PaidVectors, TextKind, vectors_of_this_run
 from ragindex.encoders.vectors import PROBE, check_token_embeddings, separate_failures
+from ragindex.encoders.word_counts import WordCount, count_words
 from ragindex.errors import RequestError, StoreError, UsageError
 from ragindex.interfaces import (
     Encoder,
@@ -93,6 +94,8 @@ class CachedEncoder(QueryEncoder):
     ) -> None:
         self._encoder, self._path, self._id = encoder, path, id or encoder.id
         self._paid_vectors = None if questions is None else PaidVectors(questions, questions)
+        self.question_words = WordCount()
+        """Of the questions that were encoded since it was opened. Threads may lose some of each other's."""
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
@@ -144,12 +147,17 @@ class CachedEncoder(QueryEncoder):
 
     def _encode_paid(self, kind: TextKind, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
         """Encode texts, but for those whose vectors are kept by the index or in this run."""
+        if kind == "query":
+            self._count_words(texts)
         run = None if self._encoder.texts_a_request is None else vectors_of_this_run()
         paid = self._paid_vectors or (None if run is None else run.vectors)
         if paid is None or not texts:
             return self._vectors(encode, texts)
         alone = run.alone if run is not None and kind == "query" else frozenset[str]()
         return np.stack(paid.encode(kind, self.id, texts, partial(self._vectors, encode), alone))
+
+    def _count_words(self, questions: Sequence[str]) -> None:
+        self.question_words = sum((count_words(self._encoder, text) for text in questions), self.question_words)
 
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
@@ -163,6 +171,7 @@ class CachedEncoder(QueryEncoder):
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenEmbeddings]]:
         """Inside `share_question_vectors`, the questions need not be encoded again."""
+        self._count_words(texts)
         with _time_encoder():
             vectors, embeddings = encode(texts)
         self._check_vectors(vectors, len(texts))

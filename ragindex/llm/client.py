@@ -206,18 +206,18 @@ def _walk(
     `again`, a refusal of an earlier run is asked about once more; in the same run, it is not.
     """
     step: ChatRequest | None = request
-    while step is not None and (found := find(step)) is not None:
-        answer, replayed = found
-        last, asked, step = step is not request, step, None
+    while step is not None and (stored := find(step)) is not None:
+        answer, replayed = stored
+        last, sent, step = step is not request, step, None
         result: Reading[Output] | UnusableError
         try:
             result = _parse_output(task, answer, answer.is_cut)
         except UnusableError as error:
             result = error
             if not last and error.kind != "refusal":
-                step = _build_retry(asked, answer, error)
+                step = _build_retry(sent, answer, error)
             elif not last and again and replayed:
-                step = replace(asked, again=True, question=hash_follow_up(asked.question, "refusal"))
+                step = replace(sent, again=True, question=hash_follow_up(sent.question, "refusal"))
         yield _Turn(answer, replayed, result, step)
 
 

@@ -118,8 +118,8 @@ def parse_large(body: bytes, model: type[BaseModel]) -> BaseModel:
         value = _SteppingDecoder(_MOST_VALUES).decode(body.decode(json.detect_encoding(body), "surrogatepass"))
         return model.model_validate(value)
     except json.JSONDecodeError as error:
-        found = [{"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error"}]
-        raise RequestValidationError(found) from None
+        details = [{"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error"}]
+        raise RequestValidationError(details) from None
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=False, include_input=False)
         raise RequestValidationError([{**error, "loc": ("body", *error["loc"])} for error in errors]) from None

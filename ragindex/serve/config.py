@@ -119,7 +119,7 @@ def parse_collections(written: Sequence[str], methods: Sequence[str]) -> tuple[C
     The name of a folder without one is its last part. An exported retriever has its own method. Raises UsageError for
     names that are invalid or given twice.
     """
-    named = [_parse_collection(one) for one in written]
+    named = [_parse_collection(text) for text in written]
     names = [name for name, _ in named]
     for name in names:
         if _NAME.fullmatch(name) is None or names.count(name) > 1:
@@ -144,10 +144,11 @@ def _parse_collection(written: str) -> tuple[str, Path]:
 def _make_spec(name: str, folder: Path, wanted: Sequence[tuple[str, str]]) -> CollectionSpec:
     """Make a specification; methods without a name are for all collections but exported ones."""
     if folder.is_file() or (folder / RETRIEVER_FILE).is_file():
-        for method in (method for one, method in wanted if one == name):
+        for method in (method for collection, method in wanted if collection == name):
             raise UsageError(f"{folder} is an exported retriever with a method of its own: leave out {name}={method}.")
         return CollectionSpec(name, folder, (), exported=True)
-    return CollectionSpec(name, folder, tuple(one for key, one in wanted if key in ("", name)) or (DEFAULT_METHOD,))
+    methods = tuple(method for collection, method in wanted if collection in ("", name))
+    return CollectionSpec(name, folder, methods or (DEFAULT_METHOD,))
 
 
 def _is_address(name: str) -> bool:

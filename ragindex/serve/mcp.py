@@ -29,8 +29,8 @@ from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.searching import (
-    FoundHits,
     SearchOrder,
+    ServedSearch,
     find_collection,
     find_link,
     read_document,
@@ -73,17 +73,17 @@ def make_mcp_server(service: Service, local: AccessKey | None = None) -> MCPServ
     ) -> dict[str, Any]:
         """Find the passages that best match a question: snippets, with titles, URLs, and where they stand."""
         key, order = _find_caller(ctx, local), SearchOrder(query, collection, method, k)
-        found, results, truncated = await _work(service, partial(_search, service, key, order, where, max_tokens))
-        service.metrics.searches.labels(found.collection.name, found.method).inc()
+        served, results, truncated = await _work(service, partial(_search, service, key, order, where, max_tokens))
+        service.metrics.searches.labels(served.collection.name, served.method).inc()
         base = _base_url(ctx)
         return {
             "results": [
-                {**result, "url": result["url"] or _document_url(base, result["id"], found.collection.name)}
+                {**result, "url": result["url"] or _document_url(base, result["id"], served.collection.name)}
                 for result in results
             ],
             "truncated": truncated,
-            "collection": found.collection.name,
-            "method": found.method,
+            "collection": served.collection.name,
+            "method": served.method,
         }
 
     @server.tool(name="fetch", annotations=_READ_ONLY, structured_output=True)
@@ -121,7 +121,7 @@ async def _work(service: Service, task: Any) -> Any:
 
 def _search(
     service: Service, key: AccessKey, order: SearchOrder, where: dict[str, Any] | None, max_tokens: int
-) -> tuple[FoundHits, list[dict[str, Any]], bool]:
+) -> tuple[ServedSearch, list[dict[str, Any]], bool]:
     found_hits = search_collection(service, key, replace(order, where=None if where is None else from_mapping(where)))
     words, model = find_question_words(order.query, found_hits.state.language), found_hits.state.tokenizer
     results, used, truncated = list[dict[str, Any]](), 0, False
@@ -206,8 +206,8 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     given = iter([body])
 
     async def replayed() -> Message:
-        for one in given:
-            return {"type": "http.request", "body": one, "more_body": False}
+        for part in given:
+            return {"type": "http.request", "body": part, "more_body": False}
         return await receive()
 
     return replayed

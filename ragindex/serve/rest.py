@@ -25,13 +25,15 @@ from ragindex.serve.models import (
     DocumentStatus,
     SearchAnswer,
     SearchBody,
+    UpdateAnswer,
+    UpdateBody,
     error_responses,
 )
 from ragindex.serve.refusals import RefusalError, error_body
 from ragindex.serve.searching import (
     ComposedAnswer,
-    FoundHits,
     SearchOrder,
+    ServedSearch,
     compose_answer,
     find_collection,
     read_document,
@@ -49,8 +51,8 @@ REST_ROUTER = APIRouter(
 @REST_ROUTER.post("/search", response_model=SearchAnswer, tags=["search"])
 async def search_route(body: SearchBody, request: Request, service: ServiceNeeded, key: ReadKey) -> Response:
     """Find the best hits for a question."""
-    found, response = await service.work(partial(_search_to_json, service, key, body))
-    note_search(request, service, found)
+    served, response = await service.work(partial(_search_to_json, service, key, body))
+    note_search(request, service, served)
     return response
 
 
@@ -61,31 +63,31 @@ async def ask_route(body: AskBody, request: Request, service: ServiceNeeded, key
     With `stream`, the events are `hits`, `answer` and `done`, or `error`.
     """
     if body.stream:
-        found, hits = await service.work(partial(_search_to_event, service, key, body))
-        note_search(request, service, found)  # errors until here have a status
+        served, hits = await service.work(partial(_search_to_event, service, key, body))
+        note_search(request, service, served)  # errors until here have a status
         return EventSourceResponse(
-            _stream_answer(service, key, found, hits), ping=15, send_timeout=service.settings.limits.timeout
+            _stream_answer(service, key, served, hits), ping=15, send_timeout=service.settings.limits.timeout
         )
     composed, response = await service.work(partial(_answer_to_response, service, key, body))
-    note_search(request, service, composed.found)
+    note_search(request, service, composed.search)
     return response
 
 
-def _search(service: Service, key: AccessKey, body: SearchBody) -> FoundHits:
+def _search(service: Service, key: AccessKey, body: SearchBody) -> ServedSearch:
     where = None if body.where is None else from_mapping(body.where)
     order = SearchOrder(body.query, body.collection, body.method, body.k, where, body.max_tokens)
     return search_collection(service, key, order)
 
 
-def _search_to_json(service: Service, key: AccessKey, body: SearchBody) -> tuple[FoundHits, Response]:
+def _search_to_json(service: Service, key: AccessKey, body: SearchBody) -> tuple[ServedSearch, Response]:
     """Search and write the response, which takes long enough to belong in a thread."""
-    found = _search(service, key, body)
-    return found, JSONResponse(found_to_json(found, trace=body.trace))
+    served = _search(service, key, body)
+    return served, JSONResponse(served_to_json(served, trace=body.trace))
 
 
-def _search_to_event(service: Service, key: AccessKey, body: AskBody) -> tuple[FoundHits, ServerSentEvent]:
-    found = _search(service, key, body)
-    return found, _event("hits", found_to_json(found, trace=False))
+def _search_to_event(service: Service, key: AccessKey, body: AskBody) -> tuple[ServedSearch, ServerSentEvent]:
+    served = _search(service, key, body)
+    return served, _event("hits", served_to_json(served, trace=False))
 
 
 def _answer_to_response(service: Service, key: AccessKey, body: AskBody) -> tuple[ComposedAnswer, Response]:
@@ -94,11 +96,11 @@ def _answer_to_response(service: Service, key: AccessKey, body: AskBody) -> tupl
 
 
 async def _stream_answer(
-    service: Service, key: AccessKey, found: FoundHits, hits: ServerSentEvent
+    service: Service, key: AccessKey, served: ServedSearch, hits: ServerSentEvent
 ) -> AsyncIterator[ServerSentEvent]:
     yield hits
     try:
-        composed = await service.work(partial(compose_answer, service, key, found))
+        composed = await service.work(partial(compose_answer, service, key, served))
     except RefusalError as refusal:
         yield _event("error", error_body(refusal.status, refusal.message, refusal.code))
         return
@@ -110,7 +112,7 @@ def _event(name: str, value: Any) -> ServerSentEvent:
     return ServerSentEvent(json.dumps(value, ensure_ascii=False), event=name)
 
 
-def note_search(request: Request, service: Service, hits: FoundHits) -> None:
+def note_search(request: Request, service: Service, hits: ServedSearch) -> None:
     """Count a search in the metrics, and leave what the log tells of it."""
     service.metrics.searches.labels(hits.collection.name, hits.method).inc()
     request.state.collection, request.state.method = hits.collection.name, hits.method
@@ -119,7 +121,7 @@ def note_search(request: Request, service: Service, hits: FoundHits) -> None:
         request.state.query = hits.order.query
 
 
-def found_to_json(hits: FoundHits, *, trace: bool) -> dict[str, Any]:
+def served_to_json(hits: ServedSearch, *, trace: bool) -> dict[str, Any]:
     """Return a `SearchAnswer`."""
     return {
         "collection": hits.collection.name,
@@ -149,9 +151,9 @@ def _answer_to_json(composed: ComposedAnswer) -> dict[str, Any]:
         for number, hit in composed.cited.items()
     ]
     return {
-        "collection": composed.found.collection.name,
-        "method": composed.found.method,
-        "query": composed.found.order.query,
+        "collection": composed.search.collection.name,
+        "method": composed.search.method,
+        "query": composed.search.order.query,
         "answer": composed.answer.answer,
         "found": composed.answer.found,
         "citations": citations,
@@ -164,6 +166,33 @@ def _answer_to_json(composed: ComposedAnswer) -> dict[str, Any]:
         "output_tokens": composed.paid.output_tokens,
         "money": composed.paid.money,
     }
+
+
+@REST_ROUTER.post("/update", status_code=202, response_model=UpdateAnswer, tags=["documents"])
+async def update_route(body: UpdateBody, service: ServiceNeeded, key: WriteKey) -> Response:
+    """Read the sources of the index again, as `ragindex update` does. GET tells how it went."""
+    ingestion = find_ingestion(service, key, body.collection)
+    await service.work(partial(ingestion.request_update, key, allow_removals=body.allow_removals))
+    return _describe_update(ingestion, 202)
+
+
+@REST_ROUTER.get("/update", response_model=UpdateAnswer, tags=["documents"])
+async def update_state_route(
+    service: ServiceNeeded,
+    key: WriteKey,
+    collection: Annotated[str, Query(max_length=200, description="Name of the collection. Default: the first.")] = "",
+) -> Response:
+    """Return how far the last update is, and its report."""
+    ingestion = find_ingestion(service, key, collection)
+    if key.where is not None or key.id_prefix:
+        raise RefusalError(403, f"The key {key.name!r} may not see all documents.", "right")
+    return _describe_update(ingestion, 200)
+
+
+def _describe_update(ingestion: Ingestion, status: int) -> Response:
+    last = ingestion.updates
+    fields = {name: getattr(last, name) for name in ("status", "reason", "requested_at", "finished_at", "report")}
+    return JSONResponse({"collection": ingestion.collection.name, **fields}, status)
 
 
 DOCUMENTS_ROUTER = APIRouter(

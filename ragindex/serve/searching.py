@@ -43,7 +43,7 @@ class SearchOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundHits:
+class ServedSearch:
     """The result of a search: hits, steps and notes, the state that it was made in, and what was paid.
 
     `tokens` is None without a budget. `truncated` says whether texts or hits were cut for it or the server's limit.
@@ -92,7 +92,7 @@ def read_document(collection: ServedCollection, key: AccessKey, id: str) -> Docu
     return document if seen else None
 
 
-def search_collection(service: "Service", key: AccessKey, order: SearchOrder) -> FoundHits:
+def search_collection(service: "Service", key: AccessKey, order: SearchOrder) -> ServedSearch:
     """Search with the filter of the key ANDed to that of the client. Raises RefusalError and RagindexError.
 
     Steps and notes can name what lies outside the filter of a key, so such a key gets none.
@@ -114,20 +114,20 @@ def search_collection(service: "Service", key: AccessKey, order: SearchOrder) ->
         hits, tokens, left_out = fit.hits, fit.tokens, fit.left_out
         shortened = (shortened & {hit.id for hit in hits}) | fit.shortened
     bounded = Retrieval(hits, retrieval.trace, retrieval.notes)
-    return FoundHits(order, collection, state, method, bounded, paid.spent, tokens, shortened, left_out)
+    return ServedSearch(order, collection, state, method, bounded, paid.spent, tokens, shortened, left_out)
 
 
 def _cap_texts(hits: Sequence[Hit], most: int) -> tuple[tuple[Hit, ...], frozenset[str]]:
     """Cut the titles and texts to `most` characters over all hits, the best first; return the ids of those cut."""
-    kept, shortened = list[Hit](), set[str]()
+    capped, shortened = list[Hit](), set[str]()
     for hit in hits:
         title = hit.title[:most]
         text = hit.text[: most - len(title)]
         most -= len(title) + len(text)
         cut = len(title) + len(text) < len(hit.title) + len(hit.text)
-        kept.append(replace(hit, title=title, text=text) if cut else hit)
+        capped.append(replace(hit, title=title, text=text) if cut else hit)
         shortened.update([hit.id] if cut else [])
-    return tuple(kept), frozenset(shortened)
+    return tuple(capped), frozenset(shortened)
 
 
 def _require_within(service: "Service", order: SearchOrder) -> None:
@@ -148,7 +148,7 @@ class ComposedAnswer:
     Where the index has no model, the answer is empty, and `evidence` has the sentences that match.
     """
 
-    found: FoundHits
+    search: ServedSearch
     context: AnswerContext
     answer: CitedAnswer
     llm: str
@@ -158,11 +158,11 @@ class ComposedAnswer:
     @property
     def cited(self) -> Mapping[int, Hit]:
         """The cited hits by number."""
-        hits = {hit.id: hit for hit in self.found.hits}
+        hits = {hit.id: hit for hit in self.search.hits}
         return {number: hits[id] for number, id in self.answer.passages.items()}
 
 
-def compose_answer(service: "Service", key: AccessKey, hits: FoundHits) -> ComposedAnswer:
+def compose_answer(service: "Service", key: AccessKey, hits: ServedSearch) -> ComposedAnswer:
     """Answer the question from the hits. Without a model, find the sentences that match. Raises RagindexError."""
     index, order, language = hits.state.index, hits.order, hits.state.language
     budget = order.max_tokens or DEFAULT_TOKENS

@@ -106,11 +106,11 @@ class Service:
         seconds = self.settings.limits.timeout
         try:
             waiting = asyncio.wrap_future(future)
-            waiting.add_done_callback(lambda one: one.cancelled() or one.exception())  # nobody may wait any more
+            waiting.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait any more
             done, _ = await asyncio.wait([waiting], timeout=seconds)
             if not done:
                 self.slots.count_overdue(1)
-                future.add_done_callback(lambda one: self.slots.count_overdue(-1))
+                future.add_done_callback(lambda task: self.slots.count_overdue(-1))
                 self.metrics.refused.labels("time").inc()
                 raise busy(f"No answer within {seconds:g} seconds.", "timeout")
             return done.pop().result()

@@ -90,7 +90,7 @@ class SpoolTransaction:
     def accept(self, changes: Sequence[tuple[str, Document | None]], owner: str = "") -> None:
         """Write changes (id, new content or None to delete) of a key; they are durable when it has ended."""
         now = time.time()
-        rows = [(id, None if one is None else _dump(one), now, owner) for id, one in changes]
+        rows = [(id, None if document is None else _dump(document), now, owner) for id, document in changes]
         (last,) = self._connection.execute("SELECT coalesce(max(sequence), 0) FROM changes").fetchone()
         self._connection.executemany(
             "INSERT INTO changes (id, body, status, accepted, owner) VALUES (?, ?, 'accepted', ?, ?)", rows
@@ -150,8 +150,8 @@ class SpoolTransaction:
             f"SELECT status, reason, accepted, finished, body, owner, hash IS {_HASH} FROM changes "  # noqa: S608
             "WHERE id = ? ORDER BY sequence DESC LIMIT 1"
         )
-        found = {id: self._connection.execute(question, [id]).fetchone() for id in ids}
-        return {id: _read_state(row) for id, row in found.items() if row is not None}
+        rows = {id: self._connection.execute(question, [id]).fetchone() for id in ids}
+        return {id: _read_state(row) for id, row in rows.items() if row is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +183,11 @@ class Spool:
         while True:
             with self._begin() as connection:
                 rows = connection.execute(question, [*([] if owner is None else [owner]), most]).fetchall()
-            damaged = [sequence for sequence, *_, whole in rows if not whole]
+            damaged = [sequence for sequence, *_, is_intact in rows if not is_intact]
             if damaged:
                 self._mark_damaged(damaged)
             if len(damaged) < len(rows) or not rows:
-                return [AcceptedChange(number, id, _load(body)) for number, id, body, whole in rows if whole]
+                return [AcceptedChange(number, id, _load(body)) for number, id, body, is_intact in rows if is_intact]
 
     def count_by_owner(self) -> dict[str, int]:
         """Return how many changes of each key are not made yet."""
@@ -296,7 +296,10 @@ class Spool:
                 connection.text_factory = bytes
                 for sequence, *values, hashed in connection.execute(f"SELECT * FROM changes ORDER BY 1 {order}"):  # noqa: S608
                     if hashed == _hash_values(*values).encode():
-                        yield sequence, *(one.decode() if isinstance(one, bytes) else one for one in (*values, hashed))
+                        yield (
+                            sequence,
+                            *(value.decode() if isinstance(value, bytes) else value for value in (*values, hashed)),
+                        )
         except sqlite3.Error:
             return
 
@@ -329,10 +332,10 @@ class Spool:
         use_sqlite_log(connection, _WAIT_SECONDS)
         connection.execute("BEGIN IMMEDIATE")
         with connection:
-            found = _read_format(connection)  # another process may have made them meanwhile
-            if found > _FORMAT:
+            version = _read_format(connection)  # another process may have made them meanwhile
+            if version > _FORMAT:
                 raise NewerFormatError(
-                    f"The accepted changes in {self.file} have format {found}; this ragindex reads up to {_FORMAT}. "
+                    f"The accepted changes in {self.file} have format {version}; this ragindex reads up to {_FORMAT}. "
                     f"Run: {distribution.upgrade_line()}"
                 )
             connection.execute(_TABLE)
@@ -376,13 +379,13 @@ def _hash_values(*values: bytes | float | None) -> str:
 
 
 def _read_format(connection: sqlite3.Connection) -> int:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(found)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def _read_state(row: tuple[Any, ...]) -> ChangeState:
-    status, reason, accepted, finished, body, owner, whole = row
-    if not whole:
+    status, reason, accepted, finished, body, owner, is_intact = row
+    if not is_intact:
         known = accepted if isinstance(accepted, float) else 0.0
         return ChangeState("failed", _DAMAGED, known, None, None)
     return ChangeState(status, reason, accepted, finished, _load(body), owner)
@@ -397,5 +400,5 @@ def _load(body: str | None) -> Document | None:
     if body is None:
         return None
     title, text, metadata, id = json.loads(body)
-    held: dict[str, Any] = metadata
-    return Document(id, title, text, held)
+    values: dict[str, Any] = metadata
+    return Document(id, title, text, values)

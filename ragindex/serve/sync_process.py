@@ -33,6 +33,7 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.index.index import Index, open_index
+from ragindex.index.updating import update_to_json
 from ragindex.interfaces.llm import PaidPlugin
 from ragindex.serve.spool import AcceptedChange, Spool, open_spool
 from ragindex.serve.sync_money import LinkedBudget, ServerLink
@@ -62,15 +63,15 @@ def sync_accepted(index: Index, spool: Spool, link: ServerLink | None = None) ->
     """
     if link is None or not _is_paid(index):
         return _make_changes(index, spool, spool.pending(_BATCH))
-    owners, made = sorted(spool.count_by_owner().keys() - link.capped), 0
+    owners, count = sorted(spool.count_by_owner().keys() - link.capped), 0
     for owner in owners:
         with link.paying(owner):
             try:
                 for batch in _divide(index, spool.pending(max(1, _BATCH // len(owners)), owner), link):
-                    made += _make_changes(index, spool, batch)
+                    count += _make_changes(index, spool, batch)
             except BudgetError as error:
                 link.cap(error, daily=isinstance(error, DailyBudgetError))
-    return made
+    return count
 
 
 def _is_paid(index: Index) -> bool:
@@ -141,7 +142,7 @@ def _make_changes(index: Index, spool: Spool, changes: Sequence[AcceptedChange])
 
 def _index_documents(index: Index, documents: Sequence[Document]) -> dict[str, str]:
     """Add documents and build; return the reasons of those that fail. Raises RagindexError if it is none of theirs."""
-    before = {one.id: one for one in index.read([document.id for document in documents])}
+    before = {document.id: document for document in index.read([document.id for document in documents])}
     try:
         failed = _add_documents(index, documents)
         index.build()
@@ -213,6 +214,9 @@ def run_syncs(folder: Path, wakes: "SimpleQueue[bool]", link: ServerLink) -> Non
         while True:
             while _sync_once(index, spool, link):
                 link.send("synced")
+            if link.updates:
+                _update_once(index, link)
+                continue
             try:
                 wakes.get(timeout=_IDLE_SECONDS)
             except Empty:
@@ -226,6 +230,21 @@ def _sync_once(index: Index, spool: Spool, link: ServerLink) -> int:
             return sync_accepted(index, spool, link)
         except WriterBusyError:
             time.sleep(_BUSY_SECONDS)
+
+
+def _update_once(index: Index, link: ServerLink) -> None:
+    """Read the sources of the index again and update it, paid by the key that asked; report how it went."""
+    request = link.updates.popleft()
+    report, failure = None, ""
+    while report is None and not failure:
+        try:
+            with link.paying(request["owner"]):
+                report = index.update(allow_removals=request["allow_removals"])
+        except WriterBusyError:
+            time.sleep(_BUSY_SECONDS)
+        except RagindexError as error:
+            failure = str(error)
+    link.send("updated", failure=failure, report=None if report is None else update_to_json(report))
 
 
 def _listen(wakes: "SimpleQueue[bool]", link: ServerLink) -> None:

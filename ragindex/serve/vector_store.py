@@ -19,7 +19,7 @@ from ragindex.serve.keys import AccessKey
 from ragindex.serve.models import PlainText, RequestBody, error_responses
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.rest import note_search
-from ragindex.serve.searching import FoundHits, SearchOrder, search_collection
+from ragindex.serve.searching import SearchOrder, ServedSearch, search_collection
 from ragindex.serve.service import Service
 from ragindex.types import Hit
 
@@ -106,14 +106,14 @@ async def search_store_route(
 ) -> Response:
     """Search a vector store, as OpenAI's API does."""
     order = _order(vector_store_id, body)
-    found, response = await service.work(partial(_search_to_page, service, key, order, body))
-    note_search(request, service, found)
+    served, response = await service.work(partial(_search_to_page, service, key, order, body))
+    note_search(request, service, served)
     return response
 
 
 def _search_to_page(
     service: Service, key: AccessKey, order: SearchOrder, body: VectorStoreBody
-) -> tuple[FoundHits, Response]:
+) -> tuple[ServedSearch, Response]:
     found_hits = search_collection(service, key, order)
     return found_hits, JSONResponse(_page(found_hits, body))
 
@@ -153,9 +153,9 @@ def _translate(given: AttributeComparison | AttributeCompound) -> Filter:
     return build_comparison(given.key, NAMED_COMPARISONS[given.type], given.value)
 
 
-def _page(found: FoundHits, body: VectorStoreBody) -> dict[str, Any]:
+def _page(served: ServedSearch, body: VectorStoreBody) -> dict[str, Any]:
     least = body.ranking_options.score_threshold if body.ranking_options else None
-    hits = [hit for hit in found.hits if least is None or hit.score >= least]
+    hits = [hit for hit in served.hits if least is None or hit.score >= least]
     return {
         "object": "vector_store.search_results.page",
         "search_query": [body.query] if isinstance(body.query, str) else body.query,

@@ -110,8 +110,12 @@ class BoundedProtocol(H11Protocol):
         self._waits_since = self.loop.time()
         self._await_request()
         if len(self.connections) > self.most:
-            waiting = [one for one in self.connections if isinstance(one, BoundedProtocol) and one._waits]
-            min(waiting, key=lambda one: one._waits_since).drop()
+            waiting = [
+                connection
+                for connection in self.connections
+                if isinstance(connection, BoundedProtocol) and connection._waits
+            ]
+            min(waiting, key=lambda connection: connection._waits_since).drop()
 
     def data_received(self, data: bytes) -> None:
         """Take what the client sends. What comes between requests must become a request in time."""

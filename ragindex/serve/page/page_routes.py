@@ -16,7 +16,7 @@ from ragindex.serve.collections import ServedCollection
 from ragindex.serve.guard import AnyKey, GuardedRoute, JudgeKey, ReadKey, ServiceNeeded, require_same_origin
 from ragindex.serve.keys import AccessKey, passing_documents
 from ragindex.serve.models import DocumentId, NameText, PlainText, RequestBody, error_responses
-from ragindex.serve.page.show_found import TimedSearch, render_found, render_template
+from ragindex.serve.page.results_html import TimedSearch, render_results, render_template
 from ragindex.serve.refusals import RefusalError
 from ragindex.serve.rest import note_search
 from ragindex.serve.searching import SearchOrder, find_collection, read_document, search_collection
@@ -66,7 +66,7 @@ async def page_route() -> Response:
 @PAGE_ROUTER.get("/page/collections")
 async def collections_route(service: ServiceNeeded, key: AnyKey) -> Response:
     """Return the collections that the key opens, with their methods, and what it may do."""
-    found = [
+    views = [
         {
             "name": name,
             "methods": list(collection.methods),
@@ -75,14 +75,14 @@ async def collections_route(service: ServiceNeeded, key: AnyKey) -> Response:
         for name, collection in service.collections.items()
         if key.opens(name)
     ]
-    return JSONResponse({"collections": found if "read" in key.rights else [], "rights": sorted(key.rights)})
+    return JSONResponse({"collections": views if "read" in key.rights else [], "rights": sorted(key.rights)})
 
 
 @PAGE_ROUTER.post("/page/search")
 async def page_search_route(body: PageSearchBody, request: Request, service: ServiceNeeded, key: ReadKey) -> Response:
     """Return what a method finds, as a piece of HTML."""
     timed, html = await service.work(partial(_search, service, key, body))
-    note_search(request, service, timed.found)
+    note_search(request, service, timed.search)
     return HTMLResponse(html, headers={"Content-Security-Policy": _NO_SCRIPT})
 
 
@@ -90,7 +90,7 @@ def _search(service: Service, key: AccessKey, body: PageSearchBody) -> tuple[Tim
     start = time.perf_counter()
     found_hits = search_collection(service, key, SearchOrder(body.query, body.collection, body.method, body.k))
     timed = TimedSearch(found_hits, 1e3 * (time.perf_counter() - start))
-    return timed, render_found(timed)
+    return timed, render_results(timed)
 
 
 _SameOrigin = Annotated[None, Depends(require_same_origin)]

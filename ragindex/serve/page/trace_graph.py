@@ -61,7 +61,7 @@ class TraceGraph:
 
 def list_trace_facts(trace: Sequence[Step]) -> list[Triple]:
     """Return the facts of the paths and triples of a trace, each once, in order."""
-    facts = [triple for step in trace for triple in (*(one for path in step.paths for one in path), *step.triples)]
+    facts = [triple for step in trace for triple in (*(fact for path in step.paths for fact in path), *step.triples)]
     return list(dict.fromkeys(facts))
 
 
@@ -108,8 +108,10 @@ def _add_names(graph: TraceGraph, facts: Sequence[Triple], hits: Sequence[Hit]) 
         text = f"{hit.title}\n{hit.text[:_LONGEST_TEXT]}".casefold()
         entities = {key.partition(" ")[2]: key for key, node in graph.nodes.items() if node.kind == "entity"}
         named = {name for name in entities if _names(text, name)}
-        whole = [fact.object.casefold() for fact in facts if {fact.subject.casefold(), fact.object.casefold()} <= named]
-        for name in list(dict.fromkeys(whole or sorted(named, key=list(entities).index)))[:_MOST_NAMED]:
+        between = [
+            fact.object.casefold() for fact in facts if {fact.subject.casefold(), fact.object.casefold()} <= named
+        ]
+        for name in list(dict.fromkeys(between or sorted(named, key=list(entities).index)))[:_MOST_NAMED]:
             graph.join(entities[name], _add_hit(graph, hits, rank))
 
 
@@ -121,10 +123,10 @@ def _add_lists(graph: TraceGraph, trace: Sequence[Step], hits: Sequence[Hit]) ->
     for key, name, ids in _list_lists(trace):
         ranks = {id: rank for rank, id in reversed(list(enumerate(ids, 1)))}
         for rank, hit in enumerate(hits[:_MOST_HITS], start=1):
-            found = min((ranks[id] for id in (hit.id, *hit.passage_ids) if id in ranks), default=0)
-            if found:
+            best_rank = min((ranks[id] for id in (hit.id, *hit.passage_ids) if id in ranks), default=0)
+            if best_rank:
                 graph.nodes.setdefault(key, GraphNode(name, "list"))
-                graph.join(key, _add_hit(graph, hits, rank), str(found))
+                graph.join(key, _add_hit(graph, hits, rank), str(best_rank))
 
 
 def _list_lists(trace: Sequence[Step]) -> Iterator[tuple[str, str, Sequence[str]]]:

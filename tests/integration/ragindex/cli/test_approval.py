@@ -12,6 +12,7 @@ import typer
 from command_line import ragindex
 from till import PAID, SAID, Till, billing, open_desk
 
+from ragindex.accounting import ledger
 from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import ask_consent
 from ragindex.counting import NoEstimateError
@@ -85,6 +86,24 @@ def test_a_dry_run_ends_after_the_estimate(till: Till) -> None:
     shown = ragindex(*INDEX, "--dry-run")
     assert (shown.code, till.server.requests) == (0, [])
     assert "Estimate: about $" in shown.out
+
+
+def test_what_is_paid_corrects_the_estimate_while_the_command_runs(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers are many times as long as estimated, and the total that is shown follows them."""
+    monkeypatch.setattr(till.server, "count", lambda text: 400)
+    totals = list[float | None]()
+    record = ledger.Tally._add
+
+    def note(tally: ledger.Tally, entry: ledger.CallRecord) -> None:
+        record(tally, entry)
+        totals.append(tally.project())
+
+    monkeypatch.setattr(ledger.Tally, "_add", note)
+    done = ragindex(*INDEX, "--yes", "--json", "-")
+    assert done.code == 0, done.err
+    shown = [total for total in totals if total is not None]
+    assert shown == sorted(shown)
+    assert 0 < shown[0] < shown[-1] == pytest.approx(done.json["spent"]["money"], rel=0.01)
 
 
 def test_without_a_price_tokens_are_shown_and_nothing_is_asked(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from ragindex.llm.tokens import count_text_tokens
 from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
 from ragindex.retrieval.matching import QuestionWord, find_matches, find_question_words, find_window
 from ragindex.serve.page.trace_graph import NODE_WIDTH, draw_graph, list_trace_facts, make_trace_graph
-from ragindex.serve.searching import FoundHits, find_link
+from ragindex.serve.searching import ServedSearch, find_link
 from ragindex.types import Hit, Step
 
 _SNIPPET, _TEXT, _TITLE = 320, 20_000, 300  # characters
@@ -60,7 +60,7 @@ class StepView:
 class TimedSearch:
     """A search and its duration."""
 
-    found: FoundHits
+    search: ServedSearch
     ms: float
 
 
@@ -80,23 +80,23 @@ def _load_templates() -> Environment:
     )
 
 
-def render_found(timed: TimedSearch) -> str:
+def render_results(timed: TimedSearch) -> str:
     """Return the HTML of what a method found."""
-    found, spent = timed.found, timed.found.paid
-    language, trace = found.state.language, found.retrieval.trace
-    words = find_question_words(found.order.query, language)
-    graph = make_trace_graph(trace, found.hits, _find_titles(found))
-    counted = [count_text_tokens(f"{hit.title}\n{hit.text}", found.state.tokenizer) for hit in found.hits]
+    served, spent = timed.search, timed.search.paid
+    language, trace = served.state.language, served.retrieval.trace
+    words = find_question_words(served.order.query, language)
+    graph = make_trace_graph(trace, served.hits, _find_titles(served))
+    counted = [count_text_tokens(f"{hit.title}\n{hit.text}", served.state.tokenizer) for hit in served.hits]
     return render_template(
-        "found.html",
-        method=found.method,
+        "results.html",
+        method=served.method,
         ms=f"{timed.ms:.3g}" if timed.ms < 100 else f"{timed.ms:.0f}",
-        hit_tokens=sum(one.tokens for one in counted),
-        estimated=any(one.estimated for one in counted),
+        hit_tokens=sum(tokens.tokens for tokens in counted),
+        estimated=any(tokens.estimated for tokens in counted),
         model_tokens=spent.input_tokens + spent.output_tokens,
         money="" if not spent.money else f"${spent.money:.4f}",
-        hits=[_view_hit(rank, hit, words, language) for rank, hit in enumerate(found.hits, start=1)],
-        notes=[note[:_NOTE] for note in found.retrieval.notes[:_FACTS]],
+        hits=[_view_hit(rank, hit, words, language) for rank, hit in enumerate(served.hits, start=1)],
+        notes=[note[:_NOTE] for note in served.retrieval.notes[:_FACTS]],
         steps=[_view_step(step) for step in trace[:_STEPS]],
         more_steps=len(trace[_STEPS:]),
         drawing=None if graph is None else draw_graph(graph),
@@ -149,7 +149,7 @@ def _view_hit(rank: int, hit: Hit, words: Sequence[QuestionWord], language: str)
     return HitView(
         rank,
         (hit.title or document or hit.kind)[:_TITLE],
-        next((url for one in hit.metadata.values() if (url := find_link(one))), ""),
+        next((url for value in hit.metadata.values() if (url := find_link(value))), ""),
         document,
         _place(hit, start)[:_TITLE],
         f"{hit.score:.3g}",
@@ -165,8 +165,8 @@ def _place(hit: Hit, start: int) -> str:
     """
     if len(hit.doc_ids) > 1:
         return f"{hit.kind} of {len(hit.doc_ids)} documents"
-    known = [one for one in place_snippet(hit, start) if one.page is not None or one.headings]
-    return format_positions(known[:3], hit.title) or ", ".join(one for one in hit.doc_ids if one != hit.title)
+    known = [position for position in place_snippet(hit, start) if position.page is not None or position.headings]
+    return format_positions(known[:3], hit.title) or ", ".join(id for id in hit.doc_ids if id != hit.title)
 
 
 def _view_step(step: Step) -> StepView:
@@ -185,12 +185,13 @@ def _view_step(step: Step) -> StepView:
     )
 
 
-def _find_titles(hits: FoundHits) -> dict[str, str]:
+def _find_titles(hits: ServedSearch) -> dict[str, str]:
     """Return the titles of the passages that facts and paths of the trace name by their ids."""
     facts = list_trace_facts(hits.retrieval.trace)[:_LOOKED_UP]
     names = {name for fact in facts for name in (fact.subject, fact.object)}
     index = hits.state.index
     owner = index.finished_documents().owner
     owners = {name: owner(name) for name in names}
-    titles = {one.id: one.title or one.id for one in index.read(sorted({owner for owner in owners.values() if owner}))}
+    documents = index.read(sorted({id for id in owners.values() if id}))
+    titles = {document.id: document.title or document.id for document in documents}
     return {name: titles[id] for name, id in owners.items() if id in titles}
