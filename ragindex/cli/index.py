@@ -12,7 +12,7 @@ import typer
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
 from ragindex.cli.approval import ConsentFlags, approve, approve_removals
-from ragindex.cli.building import build_methods, collect_figures, collect_fit, list_notes
+from ragindex.cli.building import build_methods, collect_figures, collect_fit, collect_notes
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -171,7 +171,7 @@ def index(
         changed = report.changes if given else None
         built = finished_parts(index, schemes)
         parts, counts = collect_figures(index, built), index.counts()
-        notes += list_notes(index, built, report, fit)
+        notes += collect_notes(index, built, report, fit)
         fit_state, fit_sentences = collect_fit(index, built)
         require_records(index, built)
         command = index.command("search", "…", *(["--method", registry.label(schemes[0])] if schemes else []))

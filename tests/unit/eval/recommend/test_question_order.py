@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from examples import examples
 from ragindex.types import Query
 from ragindex_eval.recommend.question_order import KEPT_FROM, split_questions
-from ragindex_eval.run.holdout import hash_task_input
+from ragindex_eval.run.holdout import hash_question
 
 QUESTIONS = [Query(f"q{number}", f"What is {number}?") for number in range(600)]
 
@@ -18,7 +18,7 @@ def texts(queries: list[Query]) -> list[str]:
 
 
 def hashes(queries: list[Query]) -> list[str]:
-    return [hash_task_input(query.text) for query in queries]
+    return [hash_question(query.text) for query in queries]
 
 
 @settings(max_examples=examples(30))
