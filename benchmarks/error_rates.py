@@ -25,7 +25,7 @@ from ragindex_eval.gate import QuestionScores, judge_gate
 from ragindex_eval.recommend.decide import confirmation_level, judge_confirmation
 from ragindex_eval.recommend.question_order import split_questions
 from ragindex_eval.recommend.trials import TRIAL_QUESTIONS, largest_gain
-from ragindex_eval.run.question_uses import hash_question
+from ragindex_eval.run.holdout import hash_question
 from ragindex_eval.stats.conclusions import DRIFT
 from ragindex_eval.stats.intervals import LEVEL, SampleArray, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests

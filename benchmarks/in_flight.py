@@ -21,8 +21,7 @@ from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex_eval.run.ask import answer_all
-from ragindex_eval.run.batching import batching_for
+from ragindex_eval.run.ask import answer_all, batching_for
 
 PASSAGES = 1_000
 

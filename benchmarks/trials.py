@@ -26,10 +26,8 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.recommend.candidates import choose_candidates
 from ragindex_eval.recommend.trials import PARTS, TRIAL_QUESTIONS, largest_gain, part_of, score_candidates
-from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, load_experiment, prepare_index
+from ragindex_eval.run.experiment import load_dataset, load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings, make_settings
-from ragindex_eval.run.study import load_dataset
 from ragindex_eval.stats.intervals import SampleArray
 
 CHEAP = ("bm25", "dense", "hybrid", "links")
@@ -41,11 +39,10 @@ Scores: TypeAlias = dict[str, SampleArray]
 def score_all(data: Dataset, settings: CompareSettings, metric: str) -> Scores:
     """Return the scores of all methods on all judged questions, by label, over the documents of `data`."""
     candidates = choose_candidates(settings)
-    plan = Plan(tuple(Method(one.label, one.scheme, True) for one in candidates), ())
     with tempfile.TemporaryDirectory() as folder:
         own = settings.model_copy(update={"index": Path(folder, "index")})
         with prepare_index(own, data, None, None) as index:
-            experiment = load_experiment(own, data, plan, index)
+            experiment = load_experiment(own, data, [one.scheme for one in candidates], index)
             return score_candidates(candidates, experiment, metric, list_judged(experiment.dataset))
 
 

@@ -19,12 +19,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Unpack
+
+    from ragindex.compare_options import CompareOptions
     from ragindex.corpus import Chunking, Corpus, Rows, read
     from ragindex.errors import RagindexError
     from ragindex.export.load import load_retriever as load
     from ragindex.index.index import Index
     from ragindex.index.index import open_index as open
     from ragindex.index.retriever import Hits, IndexRetriever
+    from ragindex.plugins.registry import PluginSpec
     from ragindex.types import Document, Hit, Position, Query, Retrieval, Section
 
 __all__ = [
@@ -57,7 +63,13 @@ _LAZY = {
 }
 
 
-def compare(data: Any, methods: Any, *, questions: Any = None, **options: Any) -> Any:
+def compare(
+    data: "str | Path | Corpus | Any | None" = None,
+    methods: "str | Sequence[PluginSpec] | None" = None,
+    *,
+    questions: "str | Path | None" = None,
+    **options: "Unpack[CompareOptions]",
+) -> Any:
     """Compare methods on documents and questions: recall, answers, tokens, money, latency, size.
 
     Example:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from ragindex.compare_options import CompareOptions
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
@@ -12,9 +13,10 @@ from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
-from ragindex_eval.run.pipeline import default_index, evaluate
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, make_settings
-from ragindex_eval.run.study import load_dataset
+from ragindex_eval.run.study import evaluate
 
 _SELECTION = ("include", "exclude", "encoding", "max_file_mb", "ocr", "rows")
 _COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
@@ -25,8 +27,7 @@ def compare(
     methods: str | Sequence[PluginSpec] | None = None,
     *,
     questions: str | Path | None = None,
-    index: str | Path | Index | None = None,
-    **options: Any,
+    **options: Unpack[CompareOptions],
 ) -> Result:
     """Build `methods` over `data`, ask the questions, and measure the quality, latency and cost of each method.
 
@@ -37,19 +38,20 @@ def compare(
     index, which is kept for the next run (default: ragindex-workspaces/NAME), or an open index, which keeps its own
     encoder, store, language, seed and LLM.
 
-    `options` are the flags of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
-    `CompareSettings` lists all of them.
+    `options` are those of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
+    `CompareOptions` lists all of them.
 
-    Raises UsageError for invalid options, and the errors of `ragindex_eval.run.pipeline.evaluate`.
+    Raises UsageError for invalid options, and the errors of `ragindex_eval.run.study.evaluate`.
     """
-    given = {"methods": methods, "questions": questions, **options}
+    index = options.get("index")
+    given: dict[str, Any] = {"methods": methods, "questions": questions, **options}
     path = data if isinstance(data, str | Path) else None
     opened = index if isinstance(index, Index) else None
     given |= {"data": None if path is None else str(path), "index": None if opened else index}
     _refuse([name for name in options if name in _COMMAND_ONLY], "is an option of the command alone")
     values = {name: value for name, value in given.items() if value is not None}
     settings = make_settings(values, "compare: ", without=_COMMAND_ONLY)
-    comparison = evaluate(settings, _resolve_dataset(data, settings), index=opened)
+    comparison = evaluate(make_plan(settings), settings, _resolve_dataset(data, settings), index=opened)
     return Result(comparison, opened or settings.index or default_index(comparison.dataset.name))
 
 
@@ -57,7 +59,7 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
     if data is None:
         return None
     if isinstance(data, str | Path):
-        return load_dataset(settings)
+        return load_dataset(settings, settings.seed)
     if isinstance(data, Corpus):
         _refuse(_given(settings, ("format", *_SELECTION)), "describes a path, and the data is a Corpus")
         if settings.questions is None:

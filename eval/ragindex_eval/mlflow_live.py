@@ -29,8 +29,9 @@ from ragindex_eval.mlflow_tracking import (
     tracker_errors,
     tracking_uri,
 )
-from ragindex_eval.results.model import MethodResult
+from ragindex_eval.run.conclude import make_result
 from ragindex_eval.run.rerun import RESULTS, settings_digest
+from ragindex_eval.run.scores import ScoredMethod
 from ragindex_eval.run.settings import CompareSettings
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class LiveRuns:
         self._usable = find_spec("mlflow") is not None
         self._lock = FileLock(folder / f".{key}.lock")
 
-    def watch(self, number: int, dataset: str, method: MethodResult | None) -> None:
+    def watch(self, number: int, dataset: str, method: ScoredMethod | None) -> None:
         """Record that the comparison at place `number` begins, or that a method of it has answered."""
         self._attempt(lambda: self._record(number, dataset, method))
 
@@ -68,7 +69,7 @@ class LiveRuns:
                 Path(self._lock.lock_file).unlink()
             self._lock.release()
 
-    def _record(self, number: int, dataset: str, method: MethodResult | None) -> None:
+    def _record(self, number: int, dataset: str, method: ScoredMethod | None) -> None:
         client, parent = self._client, self.parent
         if client is None or parent is None:
             Path(self._lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ class LiveRuns:
             self._client, self.parent = client, parent
         if method is not None:
             with environment_defaults(UPLOAD_LIMITS):
-                mlflow_runs.log_answered(client, parent, number, method)
+                mlflow_runs.log_answered(client, parent, number, make_result(method))
 
     def _attempt(self, record: Callable[[], None]) -> None:
         """Call the tracker, unless it has failed before."""

@@ -6,53 +6,43 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import Consent, approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
-from ragindex.cli.documents import read_corpus, report_skipped, select_files
+from ragindex.cli.documents import ReadingOptions, read_corpus, report_skipped
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
-    DryRunOption,
     EncoderOption,
-    EncodingOption,
-    ExcludeOption,
-    FormatOption,
-    IncludeOption,
     IndexOption,
     JsonOption,
-    MaxFileOption,
-    OcrOption,
-    RowsOption,
-    SkipBadOption,
+    ReuseAnswersOption,
     StoreOption,
     WaitOption,
-    YesOption,
 )
-from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
-from ragindex.index.notes import describe_drafts, describe_unknown_words, format_changes
+from ragindex.index.notes import (
+    describe_drafts,
+    describe_unknown_passages,
+    describe_unknown_words,
+    format_changes,
+)
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 
 
+@with_groups
 def add(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     folder: IndexOption,
-    format: FormatOption = None,
-    skip_bad: SkipBadOption = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
-    encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
-    ocr: OcrOption = False,
-    rows: RowsOption = None,
+    reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")],
+    consent: Annotated[Consent, group_of(Consent)],
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
+    reuse_answers: ReuseAnswersOption = False,
     store: StoreOption = None,
     wait: WaitOption = 0.0,
     json: JsonOption = None,
@@ -63,18 +53,18 @@ def add(
 
     Example: ragindex add new-documents/ --as new --index my-index
     """
-    selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
-    corpora = [read_corpus(source, folder, format, skip_bad, selection) for source in data]
+    corpora = [read_corpus(source, folder, reading) for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
-    estimating = partial(estimate_left, folder, added, None, LLMSettings(), encoder=encoder, adds=True)
-    approve(estimating, Approval(yes, budget, dry_run, json))
+    setting = LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers)
+    estimating = partial(estimate_left, folder, added, None, setting, encoder=encoder, adds=True)
+    approve(estimating, consent.answer(budget, json))
     with Index.open(
         folder,
         encoder=encoder,
         store=store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=setting,
         wait_seconds=wait,
         create=True,
     ) as index:
@@ -82,13 +72,13 @@ def add(
         changed = index.add(corpora, source=named)
         index.build()
         command = None if index.manifest.parts else index.command("index", "--methods", "hybrid")
-        unknown = describe_unknown_words(index, changed, fit)
+        unknown = describe_unknown_words(index, changed, fit), describe_unknown_passages(index)
     if command:
         print_note(f"No method is built yet. Run: {command}")
-    for note in filter(None, (unknown, *describe_drafts(command_tally()))):
+    for note in filter(None, (*unknown, *describe_drafts(command_tally()))):
         print_note(note)
     value = {name: getattr(changed, name) for name in ("added", "changed", "unchanged", "reread")}
     skipped = [str(reason) for corpus in corpora for reason in corpus.skipped]
     result = value | {"skipped": skipped, "spent": command_spending()}
     write_result(result, json, lambda: stdout().print(format_changes(changed)))
-    report_skipped(corpora, skip_bad)
+    report_skipped(corpora, reading.skip_bad)

@@ -15,7 +15,8 @@ from rich.console import Group, RenderableType
 
 from ragindex._util.text import first_names, many
 from ragindex.cli.console import ask_consent, escape_markup, print_estimate, print_note, text_table, write_result
-from ragindex.counting import NoEstimateError
+from ragindex.cli.options import DryRunOption, YesOption
+from ragindex.counting import NoEstimateError, Repaid
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
 from ragindex.index.documents import Removals
@@ -33,6 +34,18 @@ class Approval:
     budget: float | None = None
     dry_run: bool = False
     json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """How the user answers in advance whether the command may pay."""
+
+    yes: YesOption = False
+    dry_run: DryRunOption = False
+
+    def answer(self, budget: float | None, json: str | None) -> Approval:
+        """Return the answer, with the budget, and where the JSON of the command goes."""
+        return Approval(self.yes, budget, self.dry_run, json)
 
 
 def read_limit() -> float:
@@ -109,6 +122,9 @@ def estimates_to_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
             "basis": one.basis,
             "methods": list(one.methods),
             "price_date": None if one.price_date is None else one.price_date.isoformat(),
+            "repaid": [
+                {"change": each.change, "answers": round(each.answers), "money": each.money} for each in one.repaid
+            ],
         }
         for one in estimates
     ]
@@ -144,10 +160,30 @@ def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
         tokens = many(total.tokens, "token")
         advice = "Set it in a price file named by RAGINDEX_PRICES."
         lines.append(f"No price is known for {first_names(total.unpriced)}; {tokens} in all. {advice}")
+    lines += _describe_repaid(estimates)
     for source, day in dict.fromkeys((one.price_source, one.price_date) for one in estimates if one.price_source):
         lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
     if not all(one.counted for one in estimates):
         lines.append("The model's tokenizer is not available: tokens are estimated from the number of characters.")
     if any(one.basis == "assumed" for one in estimates):
         lines.append("assumed: answers, and the rounds of agents, are taken to be about those of rules.")
+    return lines
+
+
+def _describe_repaid(estimates: Sequence[Estimate]) -> list[str]:
+    """Say how many answers were paid for under other settings, and what asking for them again costs."""
+    by_change: dict[tuple[str, bool], list[Repaid]] = {}
+    for repaid in (each for estimate in estimates for each in estimate.repaid):
+        by_change.setdefault((repaid.change, repaid.reusable), []).append(repaid)
+    lines = list[str]()
+    for (change, reusable), group in by_change.items():
+        costs = [each.money for each in group]
+        cost = "" if None in costs else f": about ${sum(money or 0.0 for money in costs):.4f}"
+        answers = many(round(sum(each.answers for each in group)), "answer")
+        keep = " --reuse-answers keeps them." if reusable else ""
+        verb, pronoun = ("was", "It is") if answers.startswith("1 ") else ("were", "They are")
+        lines.append(
+            f"{answers} of this index {verb} paid for under other settings: {change}. "
+            f"{pronoun} asked for again{cost}.{keep}"
+        )
     return lines

@@ -1,6 +1,7 @@
 """The command `index`: update an index to its documents, and build methods over them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +10,7 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, approve, approve_removals
+from ragindex.cli.approval import Consent, approve, approve_removals
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -18,43 +19,37 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.documents import read_corpus, report_skipped, select_files
+from ragindex.cli.documents import ReadingOptions, read_corpus, report_skipped
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
     ChunkingOption,
-    DryRunOption,
     EncoderOption,
-    EncodingOption,
-    ExcludeOption,
-    FormatOption,
-    IncludeOption,
     IndexOption,
     JsonOption,
     LanguageOption,
     LlmOption,
-    MaxFileOption,
     NoCacheOption,
-    OcrOption,
-    RowsOption,
+    ReuseAnswersOption,
     SeedOption,
-    SkipBadOption,
     StoreOption,
     WaitOption,
     WorkersOption,
-    YesOption,
 )
 from ragindex.corpus import Chunking, Corpus
-from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import UsageError
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
+from ragindex.index.models import ASKED_FOR, Refit
 from ragindex.index.notes import (
     describe_drafts,
+    describe_fit,
     describe_full_vocabulary,
+    describe_unknown_passages,
     describe_unknown_words,
     format_changes,
     format_part_notes,
@@ -71,56 +66,64 @@ from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 
 
-def index(
-    folder: IndexOption,
-    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
-    ] = None,
-    format: FormatOption = None,
-    skip_bad: SkipBadOption = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
-    encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
-    ocr: OcrOption = False,
-    rows: RowsOption = None,
-    named: AsOption = "",
-    language: LanguageOption = None,
-    chunking: ChunkingOption = None,
-    encoder: EncoderOption = None,
-    llm: LlmOption = None,
-    budget: BudgetOption = None,
-    yes: YesOption = False,
-    allow_removals: Annotated[
-        bool, typer.Option("--allow-removals", help="Do not ask before many documents of a source are removed.")
-    ] = False,
-    dry_run: DryRunOption = False,
-    no_cache: NoCacheOption = False,
+@dataclass(frozen=True, slots=True)
+class OpeningOptions:
+    """What the index is opened with, and what the work on it may cost."""
+
+    language: LanguageOption = None
+    chunking: ChunkingOption = None
+    encoder: EncoderOption = None
+    llm: LlmOption = None
+    budget: BudgetOption = None
+    no_cache: NoCacheOption = False
+    reuse_answers: ReuseAnswersOption = False
+    store: StoreOption = None
+    seed: SeedOption = None
+    wait: WaitOption = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildingOptions:
+    """What is built anew, and from what."""
+
     triples: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Published extractions (HippoRAG's OpenIE), used instead of an LLM."),
-    ] = None,
-    store: StoreOption = None,
-    seed: SeedOption = None,
-    workers: WorkersOption = None,
+    ] = None
+    workers: WorkersOption = None
     rebuild: Annotated[
         bool,
         typer.Option(
             "--rebuild", help="Move an index of an older format aside and build it again with its cached answers."
         ),
-    ] = False,
+    ] = False
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the encoder to all documents again, and build its vectors again.")
-    ] = False,
+    ] = False
     retry_failed: Annotated[
         bool,
         typer.Option(
             "--retry-failed", help="Ask again about passages that are set aside after two charged, unusable answers."
         ),
+    ] = False
+
+
+@with_groups
+def index(
+    folder: IndexOption,
+    reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")],
+    opening: Annotated[OpeningOptions, group_of(OpeningOptions, "Index and models")],
+    consent: Annotated[Consent, group_of(Consent)],
+    building: Annotated[BuildingOptions, group_of(BuildingOptions, "Building")],
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
+    ] = None,
+    named: AsOption = "",
+    allow_removals: Annotated[
+        bool, typer.Option("--allow-removals", help="Do not ask before many documents of a source are removed.")
     ] = False,
-    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Build methods over the documents of DATA, and update everything that is built to them.
@@ -131,59 +134,60 @@ def index(
 
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
-    schemes = _choose_methods(methods, folder, rebuild)
-    wanted_chunking = None if chunking is None else _parse_chunking(chunking)
-    if triples is not None:
+    schemes = _choose_methods(methods, folder, building.rebuild)
+    wanted_chunking = None if opening.chunking is None else _parse_chunking(opening.chunking)
+    if building.triples is not None:
         require_reader(schemes)
-    with use_workers(workers):
-        selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
-        if rebuild and not dry_run:
+    with use_workers(building.workers):
+        if building.rebuild and not consent.dry_run:
             move_aside(folder)
-        corpus = None if data is None else read_corpus(data, folder, format, skip_bad, selection)
+        corpus = None if data is None else read_corpus(data, folder, reading)
         estimating = partial(
             estimate_left,
             folder,
             corpus,
             {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(),
+            LLMSettings(reuse_answers=opening.reuse_answers),
             updates=True,
-            encoder=encoder,
-            llm=llm,
-            language=language,
-            seed=seed,
-            keep_calls=not no_cache,
-            imported=() if triples is None else [TRIPLES],
+            refit=building.refit,
+            encoder=opening.encoder,
+            llm=opening.llm,
+            language=opening.language,
+            seed=opening.seed,
+            keep_calls=not opening.no_cache,
+            imported=() if building.triples is None else [TRIPLES],
         )
-        approve(estimating, Approval(yes, budget, dry_run, json))
+        approve(estimating, consent.answer(opening.budget, json))
     existing = manifest.read_manifest(folder)
     with Index.open(
         folder,
         create=corpus is not None,
-        encoder=encoder,
-        llm=llm,
-        store=store,
-        language=language,
+        encoder=opening.encoder,
+        llm=opening.llm,
+        store=opening.store,
+        language=opening.language,
         chunking=_choose_chunking(existing, corpus, wanted_chunking),
-        seed=seed,
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
-        wait_seconds=wait,
-        keep_calls=not no_cache,
+        seed=opening.seed,
+        llm_settings=LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers),
+        wait_seconds=opening.wait,
+        keep_calls=not opening.no_cache,
     ) as index:
         if existing is not None and wanted_chunking is not None:
             index.rechunk(wanted_chunking)
         asking = partial(approve_removals, allowed=allow_removals, json=json)
         changed = None if corpus is None else index.replace(corpus, source=named, announce=asking)
-        if triples is not None:
-            index.import_part(TRIPLES, triples)
+        if building.triples is not None:
+            index.import_part(TRIPLES, building.triples)
         fit = index.encoder_id
-        with use_workers(workers):
-            refitted = _build(index, schemes, refit, retry_failed)
+        with use_workers(building.workers):
+            refitted = _build(index, schemes, building.refit, building.retry_failed)
         built = finished_parts(index, schemes)
         parts, counts = _collect_figures(index, built), index.counts()
         unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
         full = describe_full_vocabulary(index, built, fit)
         notes = [*refitted, *format_part_notes(index, built), *list_part_details(index, built)]
-        notes += [*filter(None, (unknown, full)), *describe_drafts(command_tally())]
+        notes += [*filter(None, (unknown, full, describe_unknown_passages(index))), *describe_drafts(command_tally())]
+        fit_state, fit_sentences = _collect_fit(index, built)
         require_records(index, built)
         command = index.command("search", "…", *(["--method", registry.label(schemes[0])] if schemes else []))
     value = {
@@ -191,6 +195,7 @@ def index(
         "documents": counts.documents,
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
+        "fit": fit_state,
         "notes": notes,
         "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
@@ -205,12 +210,12 @@ def index(
             stdout().print(escape_markup(f"{data}: {format_changes(changed)}"), soft_wrap=True)
         rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in parts.items()]
         stdout().print(text_table(("part", "seconds", "MB", "search"), rows))
-        for note in notes:
+        for note in [*fit_sentences, *notes]:
             stdout().print(escape_markup(note), soft_wrap=True)
         stdout().print(f"Next: {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json, show)
-    report_skipped([] if corpus is None else [corpus], skip_bad)
+    report_skipped([] if corpus is None else [corpus], reading.skip_bad)
 
 
 def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Scheme]:
@@ -242,15 +247,15 @@ def _choose_chunking(
 def _build(index: Index, schemes: Sequence[Scheme], refit: bool, retry_failed: bool) -> list[str]:
     """Build methods, and what is built already; with `refit`, fit the encoder first. Return notes on that."""
     updated = finished_parts(index, schemes) if schemes else parts_to_update(index)
-    if not refit:
-        index.build(*updated, *schemes, retry_failed=retry_failed)
-        return []
     before = index.encoder_id
+    if not refit:
+        result = index.build(*updated, *schemes, retry_failed=retry_failed)
+        return [] if result.refit is None else [_describe_refit(index, result.refit, updated, before)]
     index.refit()
     wanted, others = _divide_parts(updated)
-    index.build(*wanted, *schemes, retry_failed=retry_failed)
+    result = index.build(*wanted, *schemes, retry_failed=retry_failed)
     left = [registry.label(part) for part in others if uses_encoder(part)]
-    notes = [_describe_refit(index, wanted, before)]
+    notes = [] if result.refit is None else [_describe_refit(index, result.refit, wanted, before)]
     return [*notes, f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else notes
 
 
@@ -268,15 +273,21 @@ def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Par
     return [part for part in parts if part not in others], others
 
 
-def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | None) -> str:
+def _describe_refit(index: Index, refit: Refit, wanted: Sequence[Part[Any]], before: str | None) -> str:
     """Say what was fitted and built again, and how long it took."""
-    fit = index.fit_figures()
-    fitted = f"{index.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
+    fitted = f"{refit.encoder} was fitted again in {refit.seconds:.1f} s"
     if index.encoder_id == before:
         return f"{fitted}, and nothing has changed by it."
+    because = "" if refit.reason == ASKED_FOR else f", because {refit.reason}"
     again = [index.figures(part) for part in wanted if uses_encoder(part)]
     times = ", ".join(f"{built.name} {built.seconds:.1f} s" for built in again) or "nothing"
-    return f"{fitted}, and built again: {times}."
+    return f"{fitted}{because}, and built again: {times}."
+
+
+def _collect_fit(index: Index, built: Sequence[Part[Any]]) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the state of the encoder's fit as JSON and in a sentence, if a part uses the encoder and it is fitted."""
+    state = index.fit_state() if any("encoder" in part.uses for part in built) else None
+    return (None, []) if state is None else (state.as_json(), [describe_fit(state)])
 
 
 def _collect_figures(index: Index, built: Sequence[Part[Any]]) -> dict[str, PartFigures]:

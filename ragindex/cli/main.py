@@ -105,8 +105,10 @@ def _is_bracketed(metavar: str) -> bool:
 
 def _load_command(point: EntryPoint) -> Any:
     """Import a command and return it as typer runs it. Raises the errors of `registry.load_plugin`."""
+    from ragindex.cli.option_groups import GroupedCommand  # the list of commands needs no options
+
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    single.command(point.name)(_load_function(point))
+    single.command(point.name, cls=GroupedCommand)(_load_function(point))
     return typer.main.get_command(single)
 
 

@@ -49,6 +49,14 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say what this may cost, and end: nothing is done and nothing is paid.")
 ]
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached LLM responses.")]
+ReuseAnswersOption = Annotated[
+    bool,
+    typer.Option(
+        "--reuse-answers",
+        help="Keep answers of the same model that were paid for under other settings: another address, temperature, "
+        "seed, structure or prompt.",
+    ),
+]
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="F", help="Format of DATA. Default: detected from its files.")
 ]
@@ -74,13 +82,11 @@ MaxFileOption = Annotated[
     float, typer.Option("--max-file-mb", metavar="MB", help="Leave out larger files, and say so.")
 ]
 OcrOption = Annotated[bool, typer.Option("--ocr", help="Recognise the text of scanned pages in PDF files.")]
-OPTIONAL_COLUMNS = "[text=COLUMN,…]"
-"""How a value is written that may be left out."""
 RowsOption = Annotated[
     str | None,
     typer.Option(
         "--rows",
-        metavar=OPTIONAL_COLUMNS,
+        metavar="[text=COLUMN,…]",  # brackets: it may be left out
         help="Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name.",
     ),
 ]

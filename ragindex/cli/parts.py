@@ -12,12 +12,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ragindex._util.text import many
-from ragindex.cli.console import stdout, strip_controls, text_table, write_result
+from ragindex.cli.console import escape_markup, stdout, strip_controls, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
 from ragindex.index.figures import Disk
 from ragindex.index.index import Index
 from ragindex.index.manifest import PartRecord
+from ragindex.index.notes import describe_fit, describe_readers, describe_unknown_passages
 from ragindex.index.parts import list_working_methods
 from ragindex.interfaces import Collection, Part
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
@@ -97,7 +98,9 @@ def _list_parts(index: Index, name: str | None, json: str | None) -> None:
         raise _make_missing_error(index, name)
     rows = sorted((_build_row(index, key, record) for key, record in records), key=lambda row: (row["part"], row["id"]))
     sources = [] if name is not None else index.sources()
-    disk = index.disk()
+    disk, fit = index.disk(), index.fit_state()
+    fit_sentences = [] if fit is None else [*filter(None, (describe_fit(fit), describe_unknown_passages(index)))]
+    readers = describe_readers(index)
     none = f"No part is built. Run: {index.command('index', '--methods', 'hybrid')}"
 
     def show() -> None:
@@ -118,8 +121,20 @@ def _list_parts(index: Index, name: str | None, json: str | None) -> None:
             source_cells = [tuple(str(source[field]) for field in fields) for source in sources]
             stdout().print(text_table(("source", "documents", "ids begin with", "format", "from"), source_cells))
         stdout().print(text_table(("on disk", "MB"), _build_disk_rows(disk)))
+        if readers:
+            reader_cells = [
+                tuple(row[field] or "" for field in ("reader", "since", "reads", "advice")) for row in readers
+            ]
+            stdout().print(text_table(("open in", "since", "reads", ""), reader_cells))
+        for sentence in fit_sentences:
+            stdout().print(escape_markup(sentence), soft_wrap=True)
 
-    value = {"parts": rows, "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)}}
+    value = {
+        "parts": rows,
+        "fit": fit and fit.as_json(),
+        "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)},
+        "readers": readers,
+    }
     write_result(value | ({} if name is not None else {"sources": sources}), json, show)
 
 

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from ragindex._util.text import describe_near, find_near_names
 from ragindex.cli.console import print_note, stdout, strip_controls, text_table, write_result
-from ragindex.cli.documents import select_files
 from ragindex.cli.options import EncodingOption, ExcludeOption, IncludeOption, JsonOption, MaxFileOption, OcrOption
 from ragindex.corpus import FileSelection
 from ragindex.corpus.corpus import describe_ignored, describe_left_out
@@ -46,7 +45,7 @@ def read(
 
     Example: ragindex read my-documents/ --show report.docx
     """
-    selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows=None)
+    selection = FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb, ocr)
     if not data.exists():
         raise DataError("a folder or a file", "no such path", path=data)
     problems, root = Problems(skip_bad=True), data if data.is_dir() else data.parent

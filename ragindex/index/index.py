@@ -22,7 +22,7 @@ from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageError
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents, Removals
-from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
+from ragindex.index.figures import CorpusCounts, Disk, FitState, PartFigures, measure_disk
 from ragindex.index.manifest import (
     IndexSettings,
     Manifest,
@@ -111,9 +111,10 @@ class Index(IndexState):
         LLM or seed are built next to the existing ones, and a build makes these the index's own. `store`, `language`
         and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the chunking.
         `budget` limits the spending on paid services, in dollars.
-        With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only
-        disk. What the index has paid for is read from it; new answers and the vectors of questions stay in memory.
-        `cache` is a file that takes them instead, and is read at the next opening.
+        With `read_only=True` nothing is written to the folder but, where that is possible, a small file that names what
+        is read, so an application can serve the index from a read-only disk. What the index has paid for is read from
+        it; new answers and the vectors of questions stay in memory. `cache` is a file that takes them instead, and is
+        read at the next opening.
 
         `llm_settings` are prices, clock and cache for requests to services; without `keep_calls` the index's own cache
         of LLM responses is not used. `vectors` is a file of cached vectors, used in place of the index's own. An
@@ -305,8 +306,9 @@ class Index(IndexState):
             index.refit()
             index.build()
 
-        Without it, `lsa` is fitted again once the documents have grown or shrunk by half. Raises UsageError for an
-        encoder that is not fitted to the documents, and WriterBusyError.
+        Without it, `lsa` is fitted again once the documents have grown or shrunk by half, or once it does not know a
+        hundredth more of the words of the passages than when it was fitted, if nothing that was paid for depends on
+        it. Raises UsageError for an encoder that is not fitted to the documents, and WriterBusyError.
         """
         with self.writer("ragindex index"):
             self.encoders.ask_refit()
@@ -507,6 +509,28 @@ class Index(IndexState):
             return None
         name = f"{registry.label(self.encoders.plugin)} fit"
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
+
+    def fit_state(self) -> FitState | None:
+        """Return how old the fit of the encoder is, and how much it does not know; None if the encoder has no fit.
+
+        Example:
+            if (fit := index.fit_state()) is not None:
+                print(f"{fit.encoder} does not know {fit.unknown:.1%} of the words")
+        """
+        fit = self.encoders.fit(self.encoder_id)
+        if fit is None:
+            return None
+        passages, asked = self.encoders.unknown_words(fit), self.encoders.question_words(fit)
+        return FitState(
+            self.encoder_name,
+            fit.at,
+            fit.seconds,
+            fit.size,
+            fit.unknown,
+            passages.unknown_share,
+            asked.words,
+            asked.unknown_share,
+        )
 
     def failures(self, scheme: Scheme | Part[Any]) -> dict[str, dict[str, str]]:
         """Return the passages for which a part of the scheme failed, with the reason, by part name."""

@@ -74,7 +74,7 @@ class IndexState:
         """
         lease, version = None, self.store.version("documents")
         while version is not None and lease is None:
-            taken = take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
+            taken = take_lease(self.folder, ReaderState({"documents": version}), read_only=self.read_only)
             newest = self.store.version("documents")
             lease, version = (taken if newest == version else None), newest  # retry if a writer was faster
         if version is None:
@@ -233,7 +233,7 @@ class IndexState:
         """Return a lease on the state in the manifest, which keeps it on disk while this index or a part uses it."""
         while self._lease is None or self._pinned != state_of(self.manifest):
             self._pinned = state_of(self.manifest)
-            self._lease = take_lease(self.folder, self._pinned, write=not self.read_only)
+            self._lease = take_lease(self.folder, self._pinned, read_only=self.read_only)
             fresh = read_manifest(self.folder) or self.manifest
             if fresh != self.manifest:  # a writer may have looked for leases before this one existed
                 self.opened.clear()

@@ -20,7 +20,7 @@ from ragindex_eval.results.model import (
     Percentiles,
     SavedHit,
 )
-from ragindex_eval.run.score import score_rankings
+from ragindex_eval.run.scores import score_rankings
 from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 

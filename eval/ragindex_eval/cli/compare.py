@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import Approval, Consent, approve
 from ragindex.cli.console import (
     escape_markup,
     json_destination,
@@ -19,9 +19,11 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.option_groups import group_of, with_groups
+from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
 from ragindex.index.manifest import require_manifest, write_command
+from ragindex_eval.cli.settings_options import settings_group
 from ragindex_eval.export_compared import export_compared, find_compared
 from ragindex_eval.mlflow_live import LiveRuns, record_live
 from ragindex_eval.mlflow_retriever import log_retriever
@@ -34,11 +36,16 @@ from ragindex_eval.results.save import save_results
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
 from ragindex_eval.run.estimate_rest import describe_rest, estimate_rest_building, list_rest
-from ragindex_eval.run.grid import count_skipped, parse_threshold, require_all_read, require_answers, require_reached
-from ragindex_eval.run.methods import ALL
-from ragindex_eval.run.pipeline import default_index
-from ragindex_eval.run.settings import CompareSettings, make_settings, read_settings
+from ragindex_eval.run.experiment import default_index
+from ragindex_eval.run.settings import ALL, CompareSettings
 from ragindex_eval.run.study import run_study
+from ragindex_eval.run.thresholds import (
+    count_skipped,
+    parse_threshold,
+    require_all_read,
+    require_answers,
+    require_reached,
+)
 from ragindex_eval.stats.conclusions import better, leaders, rank_methods
 from ragindex_eval.stats.first_sentence import list_close_leaders
 from ragindex_eval.stats.seeds import study_to_json
@@ -47,63 +54,26 @@ _DEMO, _DEMO_QUESTIONS = "world:1k", 200
 _DEMO_METHODS = "bm25,dense,hybrid,composed,links,ircot"
 
 
-def setting_flag(field: str, metavar: str | None = None, minimum: int | None = None) -> Any:
-    """Return the flag of a setting, with the description of the setting as help text."""
-    help = CompareSettings.model_fields[field].description
-    return typer.Option(f"--{field.replace('_', '-')}", metavar=metavar, min=minimum, help=help)
-
-
+@with_groups
 def compare(
-    data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help=CompareSettings.model_fields["data"].description)
-    ] = None,
-    questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
-    format: Annotated[str | None, setting_flag("format", "F")] = None,
-    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
-    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
-    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
-    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
-    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
-    ocr: Annotated[bool | None, setting_flag("ocr")] = None,
-    rows: Annotated[str | None, setting_flag("rows", OPTIONAL_COLUMNS)] = None,
-    language: Annotated[str | None, setting_flag("language", "L")] = None,
-    holdout: Annotated[Path | None, setting_flag("holdout", "FILE")] = None,
-    reuse_holdout: Annotated[bool | None, setting_flag("reuse_holdout")] = None,
-    methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
-    with_rerank: Annotated[bool | None, setting_flag("with_rerank")] = None,
-    reranker: Annotated[str | None, setting_flag("reranker", "R")] = None,
+    settings: Annotated[
+        CompareSettings,
+        settings_group(
+            *(name for name, field in CompareSettings.model_fields.items() if field.description),
+            data=Annotated[
+                str | None, typer.Argument(metavar="DATA", help=CompareSettings.model_fields["data"].description)
+            ],
+            json_file=JsonOption,
+        ),
+    ],
+    consent: Annotated[Consent, group_of(Consent)],
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with these settings; flags win.")
     ] = None,
-    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
-    llm: Annotated[str | None, setting_flag("llm", "L")] = None,
-    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    no_cache: Annotated[bool | None, setting_flag("no_cache")] = None,
-    triples: Annotated[Path | None, setting_flag("triples", "FILE")] = None,
-    read: Annotated[bool | None, setting_flag("read")] = None,
-    reader_tokens: Annotated[int | None, setting_flag("reader_tokens", "N", 1)] = None,
-    qa_model: Annotated[str | None, setting_flag("qa_model", "NAME_OR_PATH")] = None,
-    reader_prompt: Annotated[str | None, setting_flag("reader_prompt", "STYLE")] = None,
-    store: Annotated[str | None, setting_flag("store", "S")] = None,
-    k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
-    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
-    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
-    grid: Annotated[list[str] | None, setting_flag("grid", "[LABEL:]P=V,V")] = None,
-    fail_below: Annotated[list[str] | None, setting_flag("fail_below", "LABEL:M=V")] = None,
-    strict: Annotated[bool | None, setting_flag("strict")] = None,
-    fresh: Annotated[bool | None, setting_flag("fresh")] = None,
-    workers: Annotated[int | None, setting_flag("workers", "N", 1)] = None,
-    trace: Annotated[bool | None, setting_flag("trace")] = None,
-    published_data: Annotated[str | None, setting_flag("published_data", "NAME")] = None,
-    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
-    out: Annotated[Path | None, setting_flag("out", "DIR")] = None,
     export_best: Annotated[
         Path | None,
         typer.Option("--export-best", metavar="FILE", help="Pack the best method, and record it as an MLflow model."),
     ] = None,
-    json_file: JsonOption = None,
 ) -> None:
     """Build methods over DATA, ask its questions, and say what each found, how fast, at what cost, and what is noise.
 
@@ -113,14 +83,8 @@ def compare(
 
     Example: ragindex compare my-documents/ --questions questions.csv --methods 'bm25,dense,hybrid(depth=50)'
     """
-    flags = {
-        name: value
-        for name, value in locals().items()
-        if name not in ("config", "export_best", "yes", "dry_run") and value not in (None, [])
-    }
-    given = make_settings(flags)
-    settings = given if config is None else given.over(read_settings(config))
-    study = _run(settings, export_best, Approval(yes, settings.budget, dry_run, settings.json_file))
+    settings = settings.over_file(config)
+    study = _run(settings, export_best, consent.answer(settings.budget, settings.json_file))
     require_answers(study)
     require_all_read(count_skipped(study), settings.skip_bad)
     require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])

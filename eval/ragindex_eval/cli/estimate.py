@@ -2,7 +2,7 @@
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,70 +15,46 @@ from ragindex.cli.console import (
     stdout,
     write_result,
 )
-from ragindex.cli.documents import select_files
-from ragindex.cli.options import (
-    BudgetOption,
-    EncoderOption,
-    EncodingOption,
-    ExcludeOption,
-    FormatOption,
-    IncludeOption,
-    JsonOption,
-    LanguageOption,
-    MaxFileOption,
-    OcrOption,
-    RowsOption,
-    SkipBadOption,
-)
+from ragindex.cli.option_groups import with_groups
+from ragindex.cli.options import JsonOption
 from ragindex.corpus import describe_left_out, read_selected
-from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.estimate import require_model
 from ragindex.index.manifest import require_apart
 from ragindex.index.models import CALLS
 from ragindex.index.parts import tasks_of
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.llm.answer_question import DEFAULT_TOKENS
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.cache import NoCache, SQLiteCache
 from ragindex.plugins import registry
-from ragindex.plugins.specs import parse_many
-from ragindex_eval.data import datasets
+from ragindex_eval.cli.settings_options import READING, settings_group
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.methods import ALL, choose_methods
-from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.run.experiment import load_dataset
+from ragindex_eval.run.plan import choose_methods
+from ragindex_eval.run.settings import ALL, CompareSettings, MethodSettings
 
 
+@with_groups
 def estimate_command(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
-    methods: Annotated[str, typer.Option(metavar="a,b", help=f"The methods to be built, or {ALL}.")],
-    llm: Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
-    encoder: EncoderOption = None,
+    settings: Annotated[
+        CompareSettings,
+        settings_group(
+            *("encoder", "budget", "limit", "read", "reader_tokens", *READING),
+            data=Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
+            methods=Annotated[str, typer.Option(metavar="a,b", help=f"The methods to be built, or {ALL}.")],
+            llm=Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
+            index=Annotated[
+                Path | None,
+                typer.Option(metavar="DIR", help="Where the answers of the sample are kept: nothing is paid twice."),
+            ],
+            seed=Annotated[int | None, typer.Option(metavar="S", help="Draws the sample.")],
+            questions=Annotated[
+                Path | None, typer.Option(metavar="FILE", help="Also what asking costs: a .csv, .jsonl or .txt.")
+            ],
+        ),
+    ],
     sample: Annotated[int, typer.Option(metavar="N", min=0, help="Pay for N documents, to know the answers.")] = 0,
-    index: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where the answers of the sample are kept: nothing is paid twice."),
-    ] = None,
-    budget: BudgetOption = None,
-    format: FormatOption = None,
-    skip_bad: SkipBadOption = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
-    encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
-    ocr: OcrOption = False,
-    rows: RowsOption = None,
-    language: LanguageOption = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="Draws the sample.")] = 0,
-    read_answers: Annotated[
-        bool, typer.Option("--read", help="Also answers to the questions, a row a method.")
-    ] = False,
-    questions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also what asking costs: a .csv, .jsonl or .txt.")
-    ] = None,
-    reader_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="As compare has it.")] = DEFAULT_TOKENS,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="So many questions, drawn by the seed.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Say what indexing would cost in tokens and money. Without --sample nothing is asked and nothing is spent.
@@ -88,34 +64,31 @@ def estimate_command(
 
     Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
     """
-    reading: dict[str, Any] = {
-        "format": format,
-        "skip_bad": skip_bad,
-        "selection": select_files(include, exclude, encoding, max_file_mb, ocr, rows),
-    }
-    asking: dict[str, Any] = {"questions": questions, "limit": limit, "seed": seed}
-    dataset = datasets.read_dataset(data, **reading, **asking) if read_answers or questions else None
-    corpus = read_selected(data, **reading) if dataset is None else dataset.corpus
+    data, index, seed = settings.data or "", settings.index, settings.seed or 0
+    dataset, selection = None, settings.selected_files()
+    if settings.read or settings.questions:
+        dataset = load_dataset(settings, seed)
+        corpus = dataset.corpus
+    else:
+        corpus = read_selected(data, format=settings.format, skip_bad=settings.skip_bad, selection=selection)
     for sentence in describe_left_out(corpus.skipped):
         print_note(sentence)
-    labelled = _choose_schemes(methods)
-    model = registry.llm(llm)
+    schemes = _choose_schemes(settings)
+    model = registry.llm(settings.llm or "")
     require_model(model)
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)
     cache = NoCache() if index is None else SQLiteCache(index / CALLS)
-    setting = LLMSettings(cache=cache, budget=parse_budget(budget), seed=seed)
-    settings = CompareSettings(
-        llm=llm, encoder=encoder, language=language, read=read_answers, reader_tokens=reader_tokens, seed=seed
-    )
+    setting = LLMSettings(cache=cache, budget=parse_budget(settings.budget), seed=seed)
+    settings = settings.model_copy(update={"seed": seed, "index": None})
     asked = dataset or Dataset(corpus.name, corpus, (), None, "")
     with tempfile.TemporaryDirectory() as nowhere:
         found = estimate_comparison(
-            settings, asked, index or Path(nowhere), labelled, setting=setting, sample=sample, thorough=True
+            settings, asked, index or Path(nowhere), schemes, setting=setting, sample=sample, thorough=True
         )
     queries = asked.queries
-    asks = [label for label, scheme in labelled.items() if tasks_of(scheme)]
+    asks = [label for label, scheme in schemes.items() if tasks_of(scheme)]
     value = {**estimates_to_json(found), "spent": command_spending()}
 
     def show() -> None:
@@ -131,9 +104,9 @@ def estimate_command(
     write_result(value, json, show)
 
 
-def _choose_schemes(methods: str) -> dict[str, Scheme]:
+def _choose_schemes(settings: MethodSettings) -> dict[str, Scheme]:
     """Return the schemes of the methods by label, and say which of all could not be used and why."""
-    chosen, left_out = choose_methods(parse_many(methods))
+    chosen, left_out = choose_methods(settings.written_methods())
     for reason in left_out:
         print_note(f"left out: {reason}")
     return {method.label: method.scheme for method in chosen}

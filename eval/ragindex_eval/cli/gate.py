@@ -1,13 +1,12 @@
 """The command `gate`: passes a method that is not worse than its baseline, for releases and continuous integration."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import Approval, Consent, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -17,9 +16,10 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.option_groups import group_of, with_groups
+from ragindex.cli.options import JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
-from ragindex_eval.cli.compare import setting_flag
+from ragindex_eval.cli.settings_options import OPENING, READING, option_of, settings_group
 from ragindex_eval.format import about_questions, join_names
 from ragindex_eval.gate import (
     Gate,
@@ -29,43 +29,32 @@ from ragindex_eval.gate import (
     scores_of,
     write_junit,
 )
-from ragindex_eval.run.conclude import list_file_notes
+from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.grid import require_all_read
-from ragindex_eval.run.own_documents import describe_own_documents
-from ragindex_eval.run.pipeline import default_index, evaluate, make_plan
-from ragindex_eval.run.settings import make_settings
-from ragindex_eval.run.study import load_dataset
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.notes import list_file_notes
+from ragindex_eval.run.plan import make_plan
+from ragindex_eval.run.settings import CompareSettings, given_values
+from ragindex_eval.run.study import evaluate
+from ragindex_eval.run.thresholds import require_all_read
 from ragindex_eval.stats.power import POWER
 
 
+@with_groups
 def gate_command(
     new: Annotated[str, typer.Argument(metavar="NEW", help="A method, or saved results: FOLDER or FOLDER:LABEL.")],
     against: Annotated[str, typer.Option(metavar="BASELINE", help="The same: what NEW must not be worse than.")],
-    data: Annotated[str | None, setting_flag("data", "DATA")] = None,
-    questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    settings: Annotated[
+        CompareSettings,
+        settings_group(
+            *("questions", "k", "limit", *READING, *OPENING),
+            data=option_of("data", CompareSettings.model_fields["data"]),
+        ),
+    ],
+    consent: Annotated[Consent, group_of(Consent)],
     metric: Annotated[str, typer.Option(metavar="R@5", help="The metric.")] = "R@5",
     margin: Annotated[float, typer.Option(metavar="M", min=0, help="A loss that does not matter.")] = 0.02,
     junit: Annotated[Path | None, typer.Option(metavar="FILE.xml", help="The verdict as a JUnit report.")] = None,
-    format: Annotated[str | None, setting_flag("format", "F")] = None,
-    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
-    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
-    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
-    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
-    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
-    ocr: Annotated[bool | None, setting_flag("ocr")] = None,
-    rows: Annotated[str | None, setting_flag("rows", OPTIONAL_COLUMNS)] = None,
-    language: Annotated[str | None, setting_flag("language", "L")] = None,
-    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
-    llm: Annotated[str | None, setting_flag("llm", "L")] = None,
-    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    store: Annotated[str | None, setting_flag("store", "S")] = None,
-    k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
-    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
-    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
-    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Say whether a method is worse than its baseline by more than a margin: PASS, FAIL or UNDECIDED.
@@ -76,16 +65,13 @@ def gate_command(
 
     Example: ragindex gate hybrid --against baseline-results:bm25 --data my-documents/ --questions questions.csv
     """
-    own = {"new", "against", "metric", "margin", "junit", "json_file", "yes", "dry_run"}
-    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     json_destination(json_file)
     if junit is not None:
         require_writable(junit.parent)
     saved = {written: saved_scores(written, metric) for written in (new, against)}
-    approval = Approval(yes, budget, dry_run, json_file)
     unknown = [written for written, scores in saved.items() if scores is None]
-    measured, skipped = _measure(unknown, given, metric, approval)
-    scores = {**measured, **{written: one for written, one in saved.items() if one is not None}}
+    measured, skipped = _measure(unknown, settings, metric, consent.answer(settings.budget, json_file))
+    scores = {**measured, **{written: known for written, known in saved.items() if known is not None}}
     gate = judge_gate(scores[new], scores[against], metric, margin)
     if junit is not None:
         _write(gate, junit)
@@ -93,30 +79,31 @@ def gate_command(
     lines = "\n".join([gate.describe(), *gate.describe_lost()])
     write_result(value, json_file, lambda: standard_output().print(escape_markup(lines), soft_wrap=True))
     _require_pass(gate)
-    require_all_read(skipped, skip_bad)
+    require_all_read(skipped, settings.skip_bad)
 
 
 def _measure(
-    methods: list[str], given: Mapping[str, Any], metric: str, approval: Approval
+    methods: list[str], settings: CompareSettings, metric: str, approval: Approval
 ) -> tuple[dict[str, QuestionScores], int]:
     """Compare the methods, asking every question anew.
 
     Return their scores as they are written, and how many files and items were left out, of which notes are printed.
     """
+    given = given_values(settings)
     if not methods:
         if unused := [f"--{name.replace('_', '-')}" for name in given if name != "seed"]:
             raise UsageError(f"Saved results stand as they are, so leave out {join_names(unused)}.")
         return {}, 0
     if "data" not in given and "index" not in given:
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
-    settings = make_settings({**given, "methods": methods, "fresh": True})
-    dataset = load_dataset(settings) if settings.data is not None else None
+    settings = settings.model_copy(update={"methods": methods, "fresh": True})
+    dataset = load_dataset(settings, settings.seed) if settings.data is not None else None
     for note in () if dataset is None else (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     folder = settings.index or default_index(dataset.name if dataset else "")
-    schemes = {method.label: method.scheme for method in make_plan(settings).methods}
-    approve(partial(estimate_comparison, settings, dataset, folder, schemes), approval)
-    comparison = evaluate(settings, dataset)
+    plan = make_plan(settings)
+    approve(partial(estimate_comparison, settings, dataset, folder, plan.schemes), approval)
+    comparison = evaluate(plan, settings, dataset)
     by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
     labels = dict(zip(methods, comparison.asked, strict=True))
     scores = {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ragindex._util.distribution import require_all_installed
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import Approval, Consent, approve
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -22,10 +22,10 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.option_groups import group_of, with_groups
+from ragindex.cli.options import JsonOption
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
-from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.cli.reading_flags import list_reading_flags
+from ragindex_eval.cli.settings_options import OPENING, READING, list_reading_options, settings_group
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
 from ragindex_eval.judge.mlflow_run import track_judging
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
@@ -34,17 +34,33 @@ from ragindex_eval.judge.prepare import estimate_judging, prepare_pool, read_mod
 from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
-from ragindex_eval.run.conclude import list_file_notes
-from ragindex_eval.run.pipeline import default_index
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings, make_settings
-from ragindex_eval.run.study import load_dataset
 
 _CUTOFFS = "5,10"
 
 
+@with_groups
 def judge_command(
-    data: Annotated[str, typer.Argument(metavar="DATA_OR_INDEX", help="A folder, a file, world:1k, or an index.")],
-    questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="A .txt with a question a line, or a .csv.")],
+    settings: Annotated[
+        CompareSettings,
+        settings_group(
+            *("methods", "limit", "workers", *READING, *OPENING),
+            data=Annotated[
+                str, typer.Argument(metavar="DATA_OR_INDEX", help="A folder, a file, world:1k, or an index.")
+            ],
+            questions=Annotated[
+                Path, typer.Argument(metavar="QUESTIONS", help="A .txt with a question a line, or a .csv.")
+            ],
+            llm=Annotated[
+                str | None,
+                typer.Option(metavar="L", help="Let a model judge all documents first: openai:MODEL, or offline."),
+            ],
+            k=Annotated[str | None, typer.Option(metavar=_CUTOFFS, help=f"The cutoffs. Default: {_CUTOFFS}.")],
+        ),
+    ],
+    consent: Annotated[Consent, group_of(Consent)],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The judgements, kept.")] = Path("judged"),
     depth: Annotated[
         int, typer.Option(metavar="D", min=1, help="Pool the documents of the first D hits of each method.")
@@ -53,29 +69,6 @@ def judge_command(
         int | None, typer.Option(metavar="N", min=1, help="Judge N questions, drawn by the seed. Default: all.")
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="Judge on a local web page instead of in the terminal.")] = False,
-    methods: Annotated[str | None, setting_flag("methods", "a,b")] = None,
-    format: Annotated[str | None, setting_flag("format", "F")] = None,
-    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
-    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
-    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
-    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
-    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
-    ocr: Annotated[bool | None, setting_flag("ocr")] = None,
-    rows: Annotated[str | None, setting_flag("rows", OPTIONAL_COLUMNS)] = None,
-    language: Annotated[str | None, setting_flag("language", "L")] = None,
-    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
-    llm: Annotated[
-        str | None, typer.Option(metavar="L", help="Let a model judge all documents first: openai:MODEL, or offline.")
-    ] = None,
-    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    store: Annotated[str | None, setting_flag("store", "S")] = None,
-    k: Annotated[str | None, typer.Option(metavar=_CUTOFFS, help=f"The cutoffs. Default: {_CUTOFFS}.")] = None,
-    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
-    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
-    workers: Annotated[int | None, setting_flag("workers", "N", 1)] = None,
-    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Judge what unlike methods find for your questions, and estimate how good each method is.
@@ -86,16 +79,14 @@ def judge_command(
 
     Example: ragindex judge my-documents/ questions.txt --out judged/ --by-hand 30
     """
-    own = {"out", "depth", "by_hand", "page", "json_file", "yes", "dry_run"}
-    given = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
     json_destination(json_file)
     require_writable(out)
     if page:
         require_all_installed(("starlette", "uvicorn"), "ragindex judge --page")
-    if index is None and (Path(data) / MANIFEST_FILE).is_file():
-        given = {**given, "index": Path(data), "data": None}
-    settings, started = make_settings({"k": _CUTOFFS, **given}), time.time()
-    pool, language, folder = _prepare(settings, depth, out, Approval(yes, budget, dry_run, json_file))
+    if settings.index is None and (Path(settings.data or "") / MANIFEST_FILE).is_file():
+        settings = settings.model_copy(update={"index": Path(settings.data or ""), "data": None})
+    settings, started = settings.over(make_settings({"k": _CUTOFFS})), time.time()
+    pool, language, folder = _prepare(settings, depth, out, consent.answer(settings.budget, json_file))
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         _judge(JudgingSession(pool, out, count, language), page=page)
@@ -109,7 +100,7 @@ def judge_command(
 
 def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approval) -> tuple[Pool, str, Path]:
     """Return the pool, the language of its texts, and the folder of the index, once the user agrees to the cost."""
-    dataset = None if settings.data is None else load_dataset(settings)
+    dataset = None if settings.data is None else load_dataset(settings, settings.seed)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
     folder = settings.index or default_index(dataset.name if dataset else "")
@@ -151,7 +142,7 @@ def _show(estimates: PoolEstimates, settings: CompareSettings, index: Path, out:
     # of other methods, what nobody judged would count as wrong
     methods = ",".join(method.label for method in estimates.methods)
     data = [] if settings.data is None else [settings.data]
-    words = [*data, "--questions", out, *list_reading_flags(settings), "--methods", methods]
+    words = [*data, "--questions", out, *list_reading_options(settings), "--methods", methods]
     command = write_command(index, read_manifest(index), settings.opened_with(), "compare", *words)
     console.print(f"  the judgements  {escape_markup(str(out))}", soft_wrap=True)
     console.print(f"  compare by them {escape_markup(command)}", soft_wrap=True)

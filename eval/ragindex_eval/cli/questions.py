@@ -14,26 +14,18 @@ import typer
 from ragindex._util.text import many
 from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, write_result
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.documents import select_files
+from ragindex.cli.documents import ReadingOptions
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
-    EncodingOption,
-    ExcludeOption,
-    FormatOption,
-    IncludeOption,
     JsonOption,
     LanguageOption,
-    MaxFileOption,
-    OcrOption,
-    RowsOption,
-    SkipBadOption,
 )
 from ragindex.corpus import Corpus, chunk, describe_ignored, describe_left_out, read_selected
-from ragindex.corpus.local_files import MAX_FILE_MB
 from ragindex.errors import DataError, StoreError, UsageError
 from ragindex.index.manifest import require_seed
 from ragindex.text_analysis import analyse, language_warning
 from ragindex.types import Document
-from ragindex_eval.cli.reading_flags import list_flags
+from ragindex_eval.cli.settings_options import write_reading_options
 from ragindex_eval.data.drafting import FORMULA, Draft, make_drafts
 from ragindex_eval.data.gold_classes import content
 
@@ -41,19 +33,13 @@ COLUMNS = ("question", "answer", "documents", "kind", "source", "evidence")
 _UNSAFE_IN_ID = regex.compile(r"[;\p{Cc}\p{Cs}]")
 
 
+@with_groups
 def questions(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Documents: a folder or a file.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE.csv", help="Where the questions are written.")],
+    reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")],
     n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="How many questions to draft.")] = 50,
     seed: Annotated[int, typer.Option(metavar="S", help="The seed of which documents and sentences are taken.")] = 0,
-    format: FormatOption = None,
-    skip_bad: SkipBadOption = None,
-    include: IncludeOption = None,
-    exclude: ExcludeOption = None,
-    encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
-    ocr: OcrOption = False,
-    rows: RowsOption = None,
     language: LanguageOption = None,
     without_titles: Annotated[
         bool, typer.Option("--without-titles", help="No question names the title of a document that answers it.")
@@ -69,8 +55,8 @@ def questions(
     """
     _check(out, overwrite)
     analyse("", language or "english")
-    selection = select_files(include, exclude, encoding, max_file_mb, ocr, rows)
-    corpus = read_selected(data, format=format, skip_bad=skip_bad, selection=selection)
+    selection = reading.select_files()
+    corpus = read_selected(data, format=reading.format, skip_bad=reading.skip_bad, selection=selection)
     left_out = _read_notes(corpus, language)
     usable = _drop_copies([document for document in corpus.documents if readable(document.id)])
     passages = [passage for document in usable for passage in chunk(document, None)]
@@ -81,7 +67,7 @@ def questions(
         raise _no_drafts_error(data, len(corpus.documents))
     _write(out, as_csv(drafted, {document.id: document.text for document in usable}), overwrite)
     said = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
-    read = [*list_flags(format, selection), *(["--language", language] if language else [])]
+    read = [*write_reading_options(reading.format, selection), *(["--language", language] if language else [])]
     command = shlex.join(["ragindex", "compare", str(data), "--questions", str(out), *read])
     value = {
         "file": str(out),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex._util.durable_files import write_file
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import Consent, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -20,53 +20,36 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.options import OPTIONAL_COLUMNS, DryRunOption, JsonOption, YesOption
+from ragindex.cli.option_groups import group_of, with_groups
+from ragindex.cli.options import JsonOption
 from ragindex.corpus.judgements import question_id
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.types import Query
-from ragindex_eval.cli.compare import setting_flag
-from ragindex_eval.cli.reading_flags import list_reading_flags
+from ragindex_eval.cli.settings_options import OPENING, READING, DataArgument, list_reading_options, settings_group
 from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.run.conclude import describe_naming, list_file_notes
+from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.own_documents import describe_own_documents
-from ragindex_eval.run.pipeline import default_index
-from ragindex_eval.run.settings import CompareSettings, make_settings
-from ragindex_eval.run.study import load_dataset
+from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.notes import describe_naming, list_file_notes
+from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.run.tune import METHOD, Tuned, make_method, tune
 
 
+@with_groups
 def tune_command(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder, a file, or world:1k.")],
-    questions: Annotated[Path | None, setting_flag("questions", "FILE")] = None,
+    settings: Annotated[
+        CompareSettings, settings_group(*("questions", "k", "limit", *READING, *OPENING), data=DataArgument)
+    ],
+    consent: Annotated[Consent, group_of(Consent)],
     bases: Annotated[
         str, typer.Option(metavar="a,b", help="Methods whose ranks may help. Those that do not are dropped.")
     ] = "",
     out: Annotated[Path, typer.Option("--out", metavar="FILE.json", help="Where the weights are written.")] = Path(
         "tuned.json"
     ),
-    format: Annotated[str | None, setting_flag("format", "F")] = None,
-    skip_bad: Annotated[bool | None, setting_flag("skip_bad")] = None,
-    include: Annotated[list[str] | None, setting_flag("include", "GLOB")] = None,
-    exclude: Annotated[list[str] | None, setting_flag("exclude", "GLOB")] = None,
-    encoding: Annotated[str | None, setting_flag("encoding", "E")] = None,
-    max_file_mb: Annotated[float | None, setting_flag("max_file_mb", "MB")] = None,
-    ocr: Annotated[bool | None, setting_flag("ocr")] = None,
-    rows: Annotated[str | None, setting_flag("rows", OPTIONAL_COLUMNS)] = None,
-    language: Annotated[str | None, setting_flag("language", "L")] = None,
-    encoder: Annotated[str | None, setting_flag("encoder", "E")] = None,
-    llm: Annotated[str | None, setting_flag("llm", "L")] = None,
-    budget: Annotated[float | None, setting_flag("budget", "DOLLARS")] = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    store: Annotated[str | None, setting_flag("store", "S")] = None,
-    k: Annotated[str | None, setting_flag("k", "5,10,20")] = None,
-    limit: Annotated[int | None, setting_flag("limit", "N", 1)] = None,
-    seed: Annotated[int | None, setting_flag("seed", "S")] = None,
-    index: Annotated[Path | None, setting_flag("index", "DIR")] = None,
     json_file: JsonOption = None,
 ) -> None:
     """Fit `evidence` to judged questions, and say what it is worth on questions that it was not fitted to.
@@ -76,22 +59,19 @@ def tune_command(
 
     Example: ragindex tune my-documents/ --questions questions.csv --bases 'hipporag(mode=facts)' --out tuned.json
     """
-    own = ("bases", "out", "json_file", "yes", "dry_run")
-    flags = {name: value for name, value in locals().items() if name not in (*own, "own") and value not in (None, [])}
-    settings = make_settings(flags)
     require_writable(out.parent)
-    dataset = load_dataset(settings)
+    dataset = load_dataset(settings, settings.seed)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     scheme = make_method(parse_many(bases) if bases else [])
     judged = replace(dataset, queries=tuple(list_judged(dataset)))
     folder = settings.index or default_index(dataset.name)
     estimating = partial(estimate_comparison, settings, judged, folder, {METHOD: scheme})
-    approve(estimating, Approval(yes, budget, dry_run, json_file))
+    approve(estimating, consent.answer(settings.budget, json_file))
     found = tune(settings, dataset, parse_many(bases) if bases else [])
     if named := describe_naming(dataset):
         print_note(f"{named}: questions without it may give other weights and gains")
-    weights = make_weights(found, data, parse_many(bases) if bases else [], list_judged(dataset))
+    weights = make_weights(found, settings.data or "", parse_many(bases) if bases else [], list_judged(dataset))
     content = json.dumps(weights, indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
     value = {**make_report(found), "file": str(out), "spent": command_spending()}
@@ -146,7 +126,7 @@ def _show(tuned: Tuned, out: Path, settings: CompareSettings, index: Path) -> No
     for base, worth in tuned.dropped.items():
         console.print(f"dropped  {escape_markup(base)}, worth {points(worth)}", soft_wrap=True)
     console.print(f"\n  the weights     {escape_markup(str(out))}", soft_wrap=True)
-    data = [] if settings.data is None else [settings.data, *list_reading_flags(settings)]
+    data = [] if settings.data is None else [settings.data, *list_reading_options(settings)]
     words = [*data, "--methods", f"{METHOD}(weights={out})"]
     command = write_command(index, read_manifest(index), settings.opened_with(), "index", *words)
     console.print(

@@ -11,7 +11,7 @@ from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.counting import Counting
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import DataError, UsageError
 from ragindex.estimate import Estimate, Pricing, price_calls
 from ragindex.estimate_left import find_payees, open_paid
@@ -25,13 +25,11 @@ from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
 from ragindex_eval.judge.model_judge import JUDGE, MODEL_FOLDER, count_judgements, judge_pool
 from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, require_equal, save_pool
 from ragindex_eval.results.model import MethodAnswer
+from ragindex_eval.run.answers import ask_method
 from ragindex_eval.run.ask import failure, reduce_retrieval
-from ragindex_eval.run.ask_scored import ask_method
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.latency import LazyRetriever
-from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, load_experiment, make_plan, prepare_index
+from ragindex_eval.run.experiment import Experiment, load_experiment, prepare_index
+from ragindex_eval.run.plan import Method, Plan, make_plan
 from ragindex_eval.run.settings import CompareSettings
 
 _RUN_FILE = "model.json"
@@ -54,13 +52,13 @@ def prepare_pool(
 
     With `settings.llm`, that model judges the pool. The gold of the data is not read. `tell` gets remarks. Raises
     UsageError if the pool in `out` was made from something else, and the errors of
-    `ragindex_eval.run.pipeline.evaluate`.
+    `ragindex_eval.run.study.evaluate`.
     """
     plan = make_plan(settings)
     bare = None if data is None else replace(data, gold=None)
     budget = parse_budget(settings.budget)
     with prepare_index(settings, bare, None, budget) as index, remember_paid_questions():
-        experiment = load_experiment(settings, bare, plan, index)
+        experiment = load_experiment(settings, bare, plan.schemes.values(), index)
         pool = load_pool(out)
         if pool is not None:
             require_equal(pool.source, _describe_source(experiment, plan, depth), out)
@@ -80,7 +78,7 @@ def estimate_judging(
     Without a pool in `out`, one is made by rules: that of the methods has about as many documents. Raises as
     `estimate_comparison` does.
     """
-    schemes = {method.label: method.scheme for method in make_plan(settings).methods}
+    schemes = make_plan(settings).schemes
     found = estimate_comparison(settings, data, folder, schemes)
     model, _ = find_payees(folder, settings.llm, settings.encoder)
     if settings.llm is None or model is None:
@@ -123,7 +121,7 @@ def _make_by_rules(settings: CompareSettings, data: Dataset, schemes: Mapping[st
 def _describe_source(experiment: Experiment, plan: Plan, depth: int) -> PoolSource:
     index, dataset = experiment.index, experiment.dataset
     return PoolSource(
-        tuple(method.label for method in plan.methods),
+        tuple(plan.labels),
         registry.label(index.encoders.plugin),
         depth,
         experiment.ks,
@@ -147,7 +145,7 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
     index, queries = experiment.index, experiment.dataset.queries
     with ledger.attribute_calls(method=method.label):
         index.build(method.scheme)
-        answers = ask_method(experiment, method.label, LazyRetriever(method.scheme, index), queries, k)
+        answers = ask_method(experiment, method.label, method.scheme, queries, k)
     index.close()
     failed = [reason for reason in map(failure, answers) if reason is not None]
     if failed:

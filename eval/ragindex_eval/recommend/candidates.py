@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from ragindex.errors import UsageError
 from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.recommend.values import Candidate
-from ragindex_eval.run.grid import expand_grid
-from ragindex_eval.run.methods import choose_methods
+from ragindex_eval.run.plan import choose_methods, expand_grid
 from ragindex_eval.run.settings import CompareSettings
 
 DEFAULT: tuple[PluginSpec, ...] = (

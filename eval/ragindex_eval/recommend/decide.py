@@ -13,9 +13,9 @@ from ragindex_eval.format import percent, short
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Confirmation, ConfirmationVerdict
 from ragindex_eval.results.model import Interval
-from ragindex_eval.run.ask_scored import compare_scores
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.question_uses import HoldoutUse, Ledger, hash_question, record_use
+from ragindex_eval.run.holdout import HoldoutUse, Ledger, hash_question, record_use
+from ragindex_eval.run.scores import compare_scores
 from ragindex_eval.stats.intervals import LEVEL, SampleArray
 from ragindex_eval.stats.race import capital_growth
 

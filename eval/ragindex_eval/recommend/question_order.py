@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ragindex._util.canonical import digest
 from ragindex.types import Query
-from ragindex_eval.run.question_uses import hash_question
+from ragindex_eval.run.holdout import hash_question
 
 KEPT_FROM = 200
 """With fewer questions than these, all are raced on."""

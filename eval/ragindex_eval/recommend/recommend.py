@@ -14,7 +14,7 @@ import numpy as np
 
 from ragindex._util.time_limit import TimeLimitError, limit_time
 from ragindex.accounting import ledger
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import BudgetError, UsageError
 from ragindex.estimate import add_up
 from ragindex.estimate_left import estimate_left
@@ -36,16 +36,24 @@ from ragindex_eval.recommend.timing import TIMED, cost_of_answers
 from ragindex_eval.recommend.trials import try_on_parts
 from ragindex_eval.recommend.values import LARGER_BUDGET, Candidate, Costs, RaceStep, Recommendation, State
 from ragindex_eval.results.model import Interval, MethodAnswer
-from ragindex_eval.run.ask_scored import ask_scored
+from ragindex_eval.run.answers import part_figures
 from ragindex_eval.run.build_costs import BuildCosts, measure_built
-from ragindex_eval.run.conclude import describe_dataset, unknown_documents_notes
+from ragindex_eval.run.conclude import describe_dataset
 from ragindex_eval.run.estimate_rest import format_duration
-from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.holdout import load_holdout, require_usable, use_holdout
+from ragindex_eval.run.experiment import Experiment, default_index, load_experiment, prepare_index
+from ragindex_eval.run.holdout import (
+    Ledger,
+    RacedQuestions,
+    find_ledger,
+    hash_question,
+    load_holdout,
+    record_race,
+    require_usable,
+    use_holdout,
+)
 from ragindex_eval.run.latency import LazyRetriever
-from ragindex_eval.run.methods import Method
-from ragindex_eval.run.pipeline import Plan, default_index, load_experiment, part_figures, prepare_index
-from ragindex_eval.run.question_uses import Ledger, RacedQuestions, find_ledger, hash_question, record_race
+from ragindex_eval.run.notes import unknown_documents_notes
+from ragindex_eval.run.scores import ask_scored
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval, is_below
 from ragindex_eval.stats.enough import describe_more_questions
@@ -81,7 +89,7 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     kept apart to confirm the choice, unless there is a holdout of other questions.
 
     Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
-    `ragindex_eval.run.pipeline.evaluate`.
+    `ragindex_eval.run.study.evaluate`.
     """
     with ledger.record_calls(paid_only=True) as paid:
         found = _recommend(settings, rules, data, progress)
@@ -99,7 +107,7 @@ def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, 
     _tell_of_questions(len(racing), rules, progress)
     budget = parse_budget(settings.budget)
     candidates = _price(chosen_from, data, folder, settings, rules, progress, budget)
-    plan = Plan(tuple(Method(candidate.label, candidate.scheme, True) for candidate in candidates), ())
+    schemes = [candidate.scheme for candidate in candidates]
     timed = (query.text for query in racing[:TIMED])
     with prepare_index(settings, data, None, budget) as index, remember_paid_questions(timed):
         raced = tuple(hash_question(query.text) for query in racing)
@@ -109,8 +117,8 @@ def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, 
             progress.tell(
                 f"{uses.path} keeps which questions were raced on, so that none of these confirms a choice later"
             )
-        candidates = try_on_parts(candidates, settings, rules, data, index, plan, racing, progress.note)
-        experiment = load_experiment(settings, data, plan, index)
+        candidates = try_on_parts(candidates, settings, rules, data, index, schemes, racing, progress.note)
+        experiment = load_experiment(settings, data, schemes, index)
         sealed = load_holdout(experiment, settings.holdout)
         built = _build(candidates, experiment, rules, racing[: rules.block], progress)
         entered = _cost_answers(built, experiment, rules, racing, progress)

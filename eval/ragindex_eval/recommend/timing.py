@@ -11,10 +11,10 @@ from ragindex_eval.recommend.prices import broken_constraint
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate, Costs
 from ragindex_eval.run import latency
-from ragindex_eval.run.ask_scored import ask_scored
+from ragindex_eval.run.answers_file import answers_fingerprint
 from ragindex_eval.run.experiment import Experiment
-from ragindex_eval.run.fingerprints import answers_fingerprint
 from ragindex_eval.run.latency import LazyRetriever, Timing
+from ragindex_eval.run.scores import ask_scored
 from ragindex_eval.stats.intervals import percentile_bounds
 
 TIMED = 60

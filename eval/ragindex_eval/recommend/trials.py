@@ -10,16 +10,16 @@ from random import Random
 import numpy as np
 
 from ragindex.index.index import Index
+from ragindex.interfaces import Scheme
 from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import percent
 from ragindex_eval.metrics.score import judgements
 from ragindex_eval.recommend.rules import RecommendRules
 from ragindex_eval.recommend.values import Candidate
-from ragindex_eval.run.ask_scored import ask_scored
-from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.experiment import Experiment, load_experiment
 from ragindex_eval.run.latency import LazyRetriever
-from ragindex_eval.run.pipeline import Plan, load_experiment
+from ragindex_eval.run.scores import ask_scored
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.paired_tests import paired_interval
@@ -37,7 +37,7 @@ def try_on_parts(
     rules: RecommendRules,
     data: Dataset,
     index: Index,
-    plan: Plan,
+    schemes: Sequence[Scheme],
     queries: Sequence[Query],
     tell: Callable[[str], None],
 ) -> list[Candidate]:
@@ -56,7 +56,7 @@ def try_on_parts(
     for share in PARTS:
         part = part_of(data, share, seed)
         tell(f"trial on {len(part.corpus.documents):,} of {len(data.corpus.documents):,} documents")
-        experiment = load_experiment(settings, part, plan, index)
+        experiment = load_experiment(settings, part, schemes, index)
         scores = score_candidates([*cheap, *dear], experiment, rules.metric, queries[:TRIAL_QUESTIONS])
         best = max(cheap, key=lambda one: float(scores[one.label].mean()))
         for one in dear:

@@ -1,16 +1,20 @@
-"""JSON Lines files with the answers of a method, from which a stopped comparison resumes."""
+"""JSON Lines files with the answers of a method, from which a stopped comparison resumes, and what these depend on."""
 
 import json
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from ragindex._util import durable_files
+from ragindex._util import canonical, durable_files
 from ragindex.errors import StoreError
+from ragindex.index.index import Index
+from ragindex.interfaces import Scheme
+from ragindex.types import Query
+from ragindex_eval.data.gold import Gold, own_documents
 from ragindex_eval.results.json_values import answer_from_json, answer_to_json
-from ragindex_eval.results.model import MethodAnswer
+from ragindex_eval.results.model import RESULT_SCHEMA, MethodAnswer
 
 
 def load_answers(path: Path) -> dict[str, MethodAnswer]:
@@ -23,12 +27,12 @@ def load_answers(path: Path) -> dict[str, MethodAnswer]:
     except FileNotFoundError:
         return {}
     parsed = [(line, _parse(line)) for line in lines if line]
-    whole = [(line, answer) for line, answer in parsed if answer is not None]
-    if len(whole) < len(parsed) or lines[-1]:
+    intact = [(line, answer) for line, answer in parsed if answer is not None]
+    if len(intact) < len(parsed) or lines[-1]:
         answered = path.stat()
-        write_whole(path, b"".join(line + b"\n" for line, _ in whole))
+        write_whole(path, b"".join(line + b"\n" for line, _ in intact))
         os.utime(path, ns=(answered.st_atime_ns, answered.st_mtime_ns))  # a note reports when the answers were given
-    return {answer.query_id: answer for _, answer in whole}
+    return {answer.query_id: answer for _, answer in intact}
 
 
 def find_answers(path: Path, keys: Mapping[str, str]) -> dict[str, MethodAnswer]:
@@ -102,8 +106,8 @@ def earlier_answers(path: Path, keys: Mapping[str, str]) -> EarlierAnswers | Non
 def note_of_earlier(by_label: Mapping[str, EarlierAnswers]) -> str | None:
     """Return a sentence on the answers of earlier runs, by method; None if there are none."""
     methods: dict[tuple[int, str], list[str]] = {}
-    for label, one in by_label.items():
-        methods.setdefault((one.count, format_time(one.at)), []).append(label)
+    for label, earlier in by_label.items():
+        methods.setdefault((earlier.count, format_time(earlier.at)), []).append(label)
     if not methods:
         return None
     groups = [
@@ -117,3 +121,42 @@ def format_time(at: float) -> str:
     """Format a time as time of day, with the date unless it is today."""
     moment, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
     return f"{moment:%H:%M}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"
+
+
+# ---------------------------------------------------------------- what answers depend on
+
+
+def answers_fingerprint(index: Index, scheme: Scheme, queries: Sequence[Query], gold: Mapping[str, Gold] | None) -> str:
+    """Return a hash of all that the answers of a method to the questions depend on; of the gold, the own documents."""
+    own = own_documents(gold)
+    questions = [questions_fingerprint(queries), RESULT_SCHEMA, *([own] if own else [])]
+    return canonical.digest([index.result_fingerprint(scheme), *questions])
+
+
+def rankings_fingerprint(index: Index, scheme: Scheme) -> str:
+    """Return a hash of all that the answers of a method to any questions depend on, beside `answer_keys`."""
+    return canonical.digest([index.result_fingerprint(scheme), RESULT_SCHEMA])
+
+
+def answer_keys(queries: Iterable[Query], gold: Mapping[str, Gold] | None) -> dict[str, str]:
+    """Return a hash of all that an answer depends on of its question, by the question's id.
+
+    It is the same wherever the question stands, so that answers are found again among more questions.
+    """
+    none = Gold(frozenset())
+    keys = dict[str, str]()
+    for query in queries:
+        right = none if gold is None else gold.get(query.id, none)
+        read = [list(right.options), bool(right.sub_questions)]
+        keys[query.id] = canonical.digest([query.text, repr(query.filter), right.own_document, *read])
+    return keys
+
+
+def questions_fingerprint(queries: Sequence[Query]) -> str:
+    """Return a hash of the questions, in order, with their ids and filters."""
+    return canonical.digest([[query.id, query.text, repr(query.filter)] for query in queries])
+
+
+def answers_folder(index: Index, scheme: Scheme) -> Path:
+    """Return the folder of a method's answers to any questions."""
+    return index.folder / "runs" / rankings_fingerprint(index, scheme)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from ragindex._util.cores import limit_blas
+from ragindex._util.cores import available_cores, limit_blas
 from ragindex._util.progress import progress_bar
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import EMBEDDING
@@ -28,20 +28,26 @@ from ragindex.errors import (
     UsageError,
     WorkspaceError,
 )
+from ragindex.index.index import Index
+from ragindex.index.parts import tasks_of
 from ragindex.index.retriever import PassagePositions
-from ragindex.interfaces import Retriever
+from ragindex.interfaces import Retriever, Scheme
+from ragindex.llm.client import threads_for
 from ragindex.llm.rate_limits import StopSignal, stopping
 from ragindex.llm.tokens import count_text_tokens
+from ragindex.plugins.base import asks_service
 from ragindex.plugins.plugin_errors import describe_failure, is_of_plugin
 from ragindex.retrieval.hits import find_breach
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Hit, Query, Retrieval, Step, Usage
+from ragindex_eval.data.gold import Gold, own_documents
+from ragindex_eval.format import many
 from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, delete_answers, find_answers
-from ragindex_eval.run.batching import IN_BATCHES, Batching
 
 _log = logging.getLogger(__name__)
+_THREADS = min(4, available_cores())
 _PATIENCE = 1.0  # seconds after which a stopped comparison says what it is waiting for
 
 ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequence[ReaderAnswer]]
@@ -51,11 +57,32 @@ ReadAnswers: TypeAlias = Callable[[Sequence[Query], Sequence[Retrieval]], Sequen
 # question would fail in the same way. So does a breach of the retriever contract, which is no failed question.
 _ENDING_ERRORS = (BudgetError, ContractError, DataError, ServiceError, StoreError, UsageError, WorkspaceError)
 
-
 # Limits of the hits and steps that are saved: enough for a person to see what happened, however much was found.
 _HITS_WITH_TEXT = 5
 _TITLE, _TEXT, _QUERY, _NOTE = 200, 300, 500, 2_000  # characters
 _STEPS, _STEP_TRIPLES = 50, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How questions are asked: `size` of them together, and `at_once` such batches at the same time."""
+
+    size: int = 32
+    at_once: int = _THREADS
+
+
+_IN_BATCHES = Batching()
+
+
+def batching_for(index: Index, scheme: Scheme) -> Batching:
+    """Return how to ask a scheme: one question at a time per thread if it asks a model or a service, else in batches.
+
+    The costs of a batch are shared, so that only questions asked one by one have costs of their own. A question that
+    waits for a model uses no core: as many are asked at once as keep the model's requests in flight.
+    """
+    if not tasks_of(scheme):
+        return Batching(1) if asks_service(scheme) else _IN_BATCHES
+    return Batching(1, max(_THREADS, threads_for(index.model.plugin.requests_at_once())))
 
 
 def answer_all(
@@ -67,7 +94,7 @@ def answer_all(
     *,
     keys: Mapping[str, str] | None = None,
     strict: bool = False,
-    batching: Batching = IN_BATCHES,
+    batching: Batching = _IN_BATCHES,
     reader: ReadAnswers | None = None,
     known: Container[str] | None = None,
     fresh: bool = False,
@@ -279,3 +306,53 @@ def _reduce_step(step: Step) -> Step:
         scores=step.scores[:_STEP_TRIPLES],
         note=step.note[:_NOTE],
     )
+
+
+# ---------------------------------------------------------------- own documents
+
+
+def describe_own_documents(gold: Mapping[str, Gold] | None) -> list[str]:
+    """Return a note that rankings leave out own documents, as BEIR's evaluation does; [] if no question has one."""
+    count = len(own_documents(gold))
+    questions = many(count, "question has the id of a document", "questions have the ids of documents")
+    left_out = f"which {'its' if count == 1 else 'their'} rankings leave out, as BEIR's evaluation does"
+    return [f"{questions}, {left_out} (ignore_identical_ids)"] if count else []
+
+
+def without_own_documents(retriever: Retriever, gold: Mapping[str, Gold] | None) -> Retriever:
+    """Return a retriever that leaves out each question's own document; the same one if no question has any."""
+    own = own_documents(gold)
+    return _WithoutOwnDocuments(retriever, own) if own else retriever
+
+
+@dataclass(frozen=True, slots=True)
+class _WithoutOwnDocuments:
+    """Retriever that finds k hits beside those of the own document, whose id is in `own` by the id of the question."""
+
+    retriever: Retriever
+    own: Mapping[str, str]
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Ask for one hit more; where the own document has several, ask again for twice as many until k are left."""
+        retrievals, wanted = dict[int, Retrieval](), k + 1
+        todo = list(range(len(queries)))
+        while todo:
+            answers = retrieve(self.retriever, [queries[at] for at in todo], wanted)
+            short = list[int]()
+            for at, answer in zip(todo, answers, strict=True):
+                retrievals[at] = self._leave_out(answer, queries[at], k, wanted)
+                if len(retrievals[at].hits) < k and len({hit.id for hit in answer.hits}) == wanted:
+                    short.append(at)
+            todo, wanted = short, 2 * wanted
+        return [retrievals[at] for at in range(len(queries))]
+
+    def _leave_out(self, answer: Retrieval, query: Query, k: int, wanted: int) -> Retrieval:
+        """Return the first k hits without the own document; more than were asked for are left for the contract."""
+        own = self.own.get(query.id)
+        others = [(hit, tuple(id for id in hit.doc_ids if id != own)) for hit in answer.hits]
+        hits = [
+            hit if len(doc_ids) == len(hit.doc_ids) else replace(hit, doc_ids=doc_ids)
+            for hit, doc_ids in others
+            if doc_ids or not hit.doc_ids
+        ]
+        return replace(answer, hits=tuple(hits if len(answer.hits) > wanted else hits[:k]))

@@ -20,10 +20,10 @@ from ragindex.llm import answer_question
 from ragindex.plugins.base import asks_service
 from ragindex.types import Chunking, Query, Retrieval
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.run import read_answers
-from ragindex_eval.run.answers_file import find_answers
-from ragindex_eval.run.ask_scored import answers_folder
-from ragindex_eval.run.fingerprints import answer_keys
+from ragindex_eval.run.answers import answers_name
+from ragindex_eval.run.answers_file import answer_keys, answers_folder, find_answers
+from ragindex_eval.run.bounds import bound_sources
+from ragindex_eval.run.read_answers import make_reader
 from ragindex_eval.run.settings import CompareSettings
 
 SAMPLED_QUESTIONS = 20
@@ -52,7 +52,7 @@ def estimate_comparison(
     services = {label: scheme for label, scheme in schemes.items() if any(paid_by(scheme))}
     if model is None and encoder is None and not services:
         return []
-    setting = setting or LLMSettings()
+    setting = setting or LLMSettings(reuse_answers=settings.reuse_answers)
     recording = nullcontext() if sample else ledger.unrecorded()  # a sample is paid for
     with recording, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the work itself warns
@@ -127,16 +127,14 @@ def _estimate_asking(
 
 def _list_left(settings: CompareSettings, data: Dataset, index: Index, scheme: Scheme) -> list[Query]:
     """Return the questions whose answers the index does not keep."""
-    keys, k = answer_keys(data.queries, data.gold), settings.k[-1]
-    name = f"answers-{k}.jsonl"
+    keys, reader = answer_keys(data.queries, data.gold), None
     if settings.read:
-        reader = read_answers.make_reader(index, settings.reader_tokens, settings.reader_prompt, data.gold)
-        name = f"answers-{k}-{reader.id}.jsonl"
+        reader = make_reader(index, settings.reader_tokens, settings.reader_prompt, data.gold)
     try:
-        kept = find_answers(answers_folder(index, scheme) / name, keys)
+        answers = find_answers(answers_folder(index, scheme) / answers_name(settings.k[-1], reader), keys)
     except MissingPartError:
         return list(data.queries)
-    return [query for query in data.queries if query.id not in kept]
+    return [query for query in data.queries if query.id not in answers]
 
 
 def estimate_bounds(
@@ -144,7 +142,7 @@ def estimate_bounds(
 ) -> list[Estimate]:
     """Estimate the answers without passages and from the gold passages, which `compare --read` asks for, too."""
     cut = Chunking() if chunking == "default" else chunking
-    queries, sources = read_answers.bound_sources(data, cut, settings.language or "english")
+    queries, sources = bound_sources(data, cut, settings.language or "english")
     found = list[Estimate]()
     for label, source in sources.items():
         retrievals: list[Retrieval] = source.retrieve(queries, settings.k[-1])

@@ -15,8 +15,8 @@ from ragindex.plugins import code_fingerprint
 from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run.build_costs import read_costs
-from ragindex_eval.run.methods import ALL, QUICK, choose_methods, list_all
-from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.run.plan import choose_methods, list_all
+from ragindex_eval.run.settings import ALL, QUICK, CompareSettings
 
 _ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
 _SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038

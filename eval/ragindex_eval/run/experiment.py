@@ -1,11 +1,34 @@
-"""The state that all methods of a comparison share."""
+"""What all methods of a comparison share: the open index, the data set as the index holds it, the reader."""
 
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+import regex
+
+from ragindex._util.text import first_names, many
+from ragindex.corpus import Corpus
+from ragindex.errors import UsageError
+from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.index import Index
+from ragindex.index.manifest import require_apart
+from ragindex.index.notes import format_changes
+from ragindex.index.parts import TRIPLES
+from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import LLMSettings
+from ragindex.llm.budget import Budget, parse_budget
+from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import SpanReader
+from ragindex_eval.run import read_answers
 from ragindex_eval.run.read_answers import AnswerReader
+from ragindex_eval.run.settings import CompareSettings, DataSettings, IndexSettings
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +47,114 @@ class Experiment:
     fresh: bool
     find_spans: SpanReader | None = None
     qa_model: str = ""
+
+
+def load_dataset(settings: DataSettings, seed: int | None) -> Dataset:
+    """Load the documents and questions that the settings of one comparison name; the seed draws the questions."""
+    return datasets.read_dataset(
+        settings.data or "",
+        questions=settings.questions,
+        format=settings.format,
+        skip_bad=False if settings.strict else settings.skip_bad,
+        selection=settings.selected_files(),
+        limit=settings.limit,
+        seed=seed or 0,
+    )
+
+
+@contextmanager
+def prepare_index(
+    settings: IndexSettings, data: Dataset | None, index: Index | None, budget: Budget | None
+) -> Iterator[Index]:
+    """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named."""
+    if index is None and settings.index is None and data is None:
+        raise UsageError("compare needs DATA, or --index with documents and --questions FILE.")
+    folder = index.folder if index is not None else settings.index or default_index(data.name if data else "")
+    if data is not None:
+        require_apart(folder, data.source, data.corpus)
+    if index is not None:
+        yield index
+        return
+    with Index.open(
+        folder,
+        **settings.opened_with(),
+        chunking="default" if data is None else data.corpus.chunking,
+        llm_settings=LLMSettings(budget=budget or parse_budget(settings.budget), reuse_answers=settings.reuse_answers),
+        keep_calls=not settings.no_cache,
+        create=True,
+    ) as opened:
+        yield opened
+
+
+def default_index(dataset: str) -> Path:
+    """Return the default folder of a dataset's index: ragindex-workspaces/NAME."""
+    return Path("ragindex-workspaces", folder_name(dataset))
+
+
+def folder_name(name: str) -> str:
+    """Return a name with the characters that are unsafe in a folder name replaced."""
+    return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
+
+
+def load_experiment(
+    settings: CompareSettings, data: Dataset | None, schemes: Iterable[Scheme], index: Index
+) -> Experiment:
+    """Load the documents into the index, and the dataset as the index holds it, for these methods."""
+    if data is None:
+        dataset = _read_indexed(index, settings)
+    else:
+        _warn_of_changes(index, index.replace(data.corpus, announce=partial(_announce_leaving, index)))
+        dataset = datasets.match_index(data, index)
+    if not dataset.queries:
+        raise UsageError(
+            f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
+            "or FILE.txt (one a line)."
+        )
+    if settings.triples is not None:
+        index.import_part(TRIPLES, settings.triples)
+    index.require_prices(list(schemes), reads=settings.read)
+    reader = None
+    if settings.read:
+        reader = read_answers.make_reader(index, settings.reader_tokens, settings.reader_prompt, dataset.gold)
+    name = settings.qa_model if settings.read and settings.qa_model else ""
+    spans = open_span_model(name) if name else None
+    return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
+
+
+def _announce_leaving(index: Index, removals: Removals) -> None:
+    """Say which documents leave an index before they do: a pattern such as --exclude may be of another command.
+
+    Raises UsageError if they are so many that a source may be incomplete.
+    """
+    leave = many(len(removals.ids), "document leaves", "documents leave")
+    if removals.suspicious:
+        raise UsageError(
+            f"{leave} {index.folder}, of {removals.documents:,} of the source {removals.source}, as this command does "
+            f"not read them: {first_names(removals.ids)}. Nothing was done. To keep them: other --include and "
+            "--exclude, or --index ANOTHER. To remove them, run: "
+            f"{index.command('index', 'DATA', '--allow-removals')}"
+        )
+    _log.warning(
+        "%s %s, as this command does not read them: %s. Retrievers exported from it are refused until they are "
+        "exported again. To keep them: other --include and --exclude, or --index ANOTHER",
+        leave,
+        index.folder,
+        first_names(removals.ids),
+    )
+
+
+def _warn_of_changes(index: Index, changed: DocumentChanges) -> None:
+    """Say how the documents of an index that had some have changed: another command may have left files out."""
+    if changed.changed or changed.removed or (changed.added and changed.unchanged):
+        _log.warning("the documents of %s were others until now: %s", index.folder, format_changes(changed))
+
+
+def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
+    """Make a dataset of the documents in the index and questions from a file."""
+    if settings.questions is None:
+        raise UsageError("compare needs DATA, or --questions FILE beside --index.")
+    documents = tuple(sorted(index.documents, key=lambda document: document.id))
+    corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
+    return datasets.add_questions(
+        corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed
+    )

@@ -1,22 +1,13 @@
-"""Reader that answers questions from retrieved passages, with one task, model and token limit for all methods.
-
-Two bounds are computed with the same reader: answers without passages, which show what the model knows by itself, and
-answers from the passages of the gold documents, which show how well it uses all that it needs.
-"""
+"""Reader that answers questions from retrieved passages, with one task, model and token limit for all methods."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
-from ragindex.corpus import Chunking, chunk
-from ragindex.english import overlaps
 from ragindex.index.index import Index
-from ragindex.interfaces import Retriever
 from ragindex.interfaces.llm import LLM
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import (
@@ -30,17 +21,9 @@ from ragindex.llm.answer_question import (
     parse_choice,
 )
 from ragindex.llm.tasks import Failure, Task
-from ragindex.types import Document, Hit, Passage, Query, Retrieval, Usage
-from ragindex_eval.data.datasets import Dataset
+from ragindex.types import Query, Retrieval, Usage
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.metrics import retrieval
-from ragindex_eval.metrics.long_answers import SpanReader, add_disambiguated_rouge
-from ragindex_eval.results.model import NOT_TIMED, MethodResult
 from ragindex_eval.results.reader_results import ReaderAnswer
-from ragindex_eval.run.ask import answer_all
-from ragindex_eval.run.score import score_answers
-
-NO_PASSAGES, GOLD_PASSAGES = "no-passages", "gold-passages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,120 +124,3 @@ def _make_answer(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage
         return ReaderAnswer("", False, (), seen.tokens, usage, calls, said.reason)
     answered = answer_question.resolve_citations(said, seen)
     return ReaderAnswer(answered.answer, answered.found, tuple(answered.passages.values()), seen.tokens, usage, calls)
-
-
-# ---------------------------------------------------------------- the bounds
-
-
-def bounds(
-    reader: AnswerReader,
-    dataset: Dataset,
-    chunking: Chunking | None,
-    k: int,
-    folder: Path,
-    *,
-    fresh: bool = False,
-    find_spans: SpanReader | None = None,
-) -> list[MethodResult]:
-    """Score the reader's answers without passages and from the gold documents, on questions with accepted answers.
-
-    Returns [] if no question has accepted answers. Answers are saved under `folder`; `fresh` asks again. Raises as
-    `answer_all` does.
-    """
-    gold = dataset.gold or {}
-    queries, sources = bound_sources(dataset, chunking, reader.language)
-    shape = None if chunking is None else [chunking.size, chunking.overlap]
-    found = []
-    for label, source in sources.items():
-        kept = folder / digest([label, dataset.fingerprint, shape, k, reader.id])
-        if fresh:
-            (kept / "answers.jsonl").unlink(missing_ok=True)
-        found.append(_read_bound(label, source, queries, k, kept, reader, gold, find_spans))
-    return found
-
-
-def bound_sources(
-    dataset: Dataset, chunking: Chunking | None, language: str
-) -> tuple[list[Query], dict[str, Retriever]]:
-    """Return the questions with accepted answers, and what the reader gets for each bound; no bounds without them."""
-    gold = dataset.gold or {}
-    queries = [query for query in dataset.queries if query.id in gold and gold[query.id].answers]
-    if not queries:
-        return [], {}
-    wanted = {id for query in queries for id in gold[query.id].doc_ids}
-    documents = {document.id: document for document in dataset.corpus.documents if document.id in wanted}
-    return queries, {
-        NO_PASSAGES: NoPassages(),
-        GOLD_PASSAGES: GoldPassages(gold, documents, chunking, language),
-    }
-
-
-def _read_bound(
-    label: str,
-    source: Retriever,
-    queries: Sequence[Query],
-    k: int,
-    folder: Path,
-    reader: AnswerReader,
-    gold: Mapping[str, Gold],
-    find_spans: SpanReader | None,
-) -> MethodResult:
-    with ledger.attribute_calls(method=label), ledger.record_calls() as paid:
-        answers = answer_all(source, queries, k, folder / "answers.jsonl", label, reader=reader.read)
-    per_query = score_answers(answers, gold, find_spans)
-    return MethodResult(
-        label,
-        label,
-        {},
-        folder.name,
-        {k: answers},
-        per_query,
-        add_disambiguated_rouge(retrieval.means(list(per_query.values()))),
-        NOT_TIMED,
-        {},
-        spent=paid.spent,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class NoPassages:
-    """Retriever that finds nothing."""
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Return no hits for each question."""
-        return [Retrieval(()) for _ in queries]
-
-
-@dataclass(frozen=True, slots=True)
-class GoldPassages:
-    """Retriever that finds the passages of the gold documents; it reads the gold, so it is no method.
-
-    The documents take turns, in order of their grades. Each contributes its passage nearest to the question, then the
-    next nearest, and so on.
-    """
-
-    gold: Mapping[str, Gold]
-    documents: Mapping[str, Document]
-    chunking: Chunking | None
-    language: str
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Return the first `k` gold passages for each question."""
-        return [Retrieval(tuple(self._hits(query)[:k])) for query in queries]
-
-    def _hits(self, query: Query) -> list[Hit]:
-        grades = self.gold[query.id].grades
-        ids = sorted((id for id in grades if id in self.documents), key=lambda id: (-grades[id], id))
-        each = [self._nearest_first(query.text, chunk(self.documents[id], self.chunking)) for id in ids]
-        turns = [passage for turn in zip_longest(*each) for passage in turn if passage is not None]
-        return [_make_hit(passage, rank) for rank, passage in enumerate(turns, start=1)]
-
-    def _nearest_first(self, question: str, passages: Sequence[Passage]) -> list[Passage]:
-        near = overlaps(question, [passage.text for passage in passages], self.language)
-        order = sorted(range(len(passages)), key=lambda place: -near[place])
-        return [passages[place] for place in order]
-
-
-def _make_hit(passage: Passage, rank: int) -> Hit:
-    ids = (passage.id,), (passage.doc_id,)
-    return Hit(passage.id, "passage", *ids, passage.title, passage.text, 1.0 / rank, GOLD_PASSAGES)

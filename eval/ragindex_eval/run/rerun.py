@@ -35,9 +35,9 @@ from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import NO_USAGE, MethodResult, Study
 from ragindex_eval.run.ask import failure
 from ragindex_eval.run.environment import environment
-from ragindex_eval.run.grid import parse_threshold, require_methods
-from ragindex_eval.run.pipeline import default_index, folder_name
+from ragindex_eval.run.experiment import default_index, folder_name
 from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.run.thresholds import parse_threshold, require_methods
 
 _QUESTIONS = "questions"
 REPORT_FILE = "report.html"

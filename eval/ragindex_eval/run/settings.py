@@ -1,7 +1,8 @@
 """Settings of a comparison, as one value from command-line flags, a YAML file (`compare --config`) or Python.
 
-A new option needs one field here and one flag in `ragindex_eval.cli.compare`; the description of the field is the help
-text of the flag. Fields that were not given are not in `model_fields_set`, so that any flag overrides the file.
+A new option needs one field here and one key in `ragindex.compare_options`: commands make their options from the
+fields (`ragindex_eval.cli.settings_options`). Fields that were not given are not in `model_fields_set`, so that any
+option of the command overrides the file.
 """
 
 import os
@@ -11,7 +12,16 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import regex
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainValidator,
+    ValidationError,
+    field_validator,
+)
 
 from ragindex._util.text import suggest_names
 from ragindex.corpus import FileSelection
@@ -26,8 +36,11 @@ from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import shown
-from ragindex_eval.run.methods import ALL, QUICK
 
+QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
+"""The methods that are compared if none is named: they ask no language model and read no triples."""
+ALL = "all"
+"""Stands for every installed method that needs no address."""
 _ONE_OR_MANY = (("data", "corpora"), ("encoder", "encoders"), ("seed", "seeds"))
 _CUTOFFS = "Input should be one or more whole numbers in the range [1, inf), as 5,10,20"
 _VARIABLE = regex.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -46,10 +59,18 @@ _Plugin: TypeAlias = Annotated[Any, PlainValidator(_require_plugin)]
 _Rows: TypeAlias = Annotated[Rows | None, BeforeValidator(parse_rows)]
 
 
-class CorpusSettings(Strict):
-    """One of several corpora of a study, with its own settings."""
+def _field(metavar: str | None, help: str, default: Any = None, least: int | None = None, **limits: Any) -> Any:
+    """Return a field that is an option of commands: how its value is written, its help, and its least value there."""
+    shown_as: dict[str, JsonValue] = {"metavar": metavar, "least": least}
+    return Field(default=default, description=help, json_schema_extra=shown_as, **limits)
 
+
+class _Settings(Strict):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CorpusSettings(_Settings):
+    """One of several corpora of a study, with its own settings."""
 
     data: str
     questions: Path | None = None
@@ -59,102 +80,124 @@ class CorpusSettings(Strict):
     published_data: str | None = None
 
 
-class CompareSettings(Strict):
-    """Settings of a comparison, or of a study if `corpora`, `encoders` or `seeds` list several values."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class DataSettings(_Settings):
+    """Documents and questions, and how they are read."""
 
     data: str | None = Field(default=None, description="A folder, a file, or world:1k.")
     corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)
-    questions: Path | None = Field(
-        default=None, description="A .csv, .jsonl or folder of judgements with gold, or a .txt."
+    questions: Path | None = _field("FILE", "A .csv, .jsonl or folder of judgements with gold, or a .txt.")
+    limit: int | None = _field("N", "Ask N questions, drawn by the seed; a larger N adds to them.", least=1)
+    format: str | None = _field("F", "The format of DATA, where it is not recognised.")
+    skip_bad: bool | None = _field(None, "Leave out all that cannot be read. Default: files alone, with exit code 11.")
+    strict: bool = _field(None, "Stop at the first file that cannot be read, or question that fails.", default=False)
+    include: list[str] = _field("GLOB", "Read only files that match, as '*.md'. Repeatable.", default=[])
+    exclude: list[str] = _field("GLOB", "Leave out files that match, as 'drafts/*'. Repeatable.", default=[])
+    encoding: str | None = _field("E", "Encoding of text files. Default: detected.")
+    max_file_mb: float = _field(
+        "MB", f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}.", default=MAX_FILE_MB, gt=0
     )
-    holdout: Path | None = Field(
-        default=None, description="Questions with gold that confirm the choice; they may be used once."
+    ocr: bool = _field(None, "Recognise the text of scanned pages in PDF files.", default=False)
+    rows: _Rows = _field(
+        "[text=COLUMN,…]", "Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name."
     )
-    reuse_holdout: bool = Field(
-        default=False, description="Use a holdout again. The report says that it confirms nothing."
+
+    def all_corpora(self) -> list[CorpusSettings | None]:
+        """Return the corpora of the study; [None] if the documents in the index are searched."""
+        if self.corpora is None:
+            return [None] if self.data is None else [CorpusSettings(data=self.data)]
+        return [CorpusSettings(data=corpus) if isinstance(corpus, str) else corpus for corpus in self.corpora]
+
+    def selected_files(self) -> FileSelection:
+        """Return which files of a folder are read, and how."""
+        return FileSelection(
+            tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr, self.rows
+        )
+
+
+class MethodSettings(_Settings):
+    """Methods to compare."""
+
+    methods: str | list[_Plugin] | None = _field(
+        "a,b", f"The methods, as bm25,hybrid(depth=50), or {ALL}. Default: {', '.join(QUICK)}."
     )
-    format: str | None = Field(default=None, description="The format of DATA, where it is not recognised.")
-    skip_bad: bool | None = Field(
-        default=None,
-        description="Leave out all that cannot be read. Default: files alone, with exit code 11.",
+    with_rerank: bool = _field(None, "Compare each method with the same method reranked.", default=False)
+    reranker: _Plugin | None = _field("R", "cross-encoder:MODEL or endpoint:MODEL; implies --with-rerank.")
+    grid: list[str] = _field(
+        "[LABEL:]P=V,V",
+        "Variants, as 'hybrid:rrf_k=10,60', or of every method, as 'over=passages,passages(size=64)'. Repeatable.",
+        default=[],
     )
-    include: list[str] = Field(default=[], description="Read only files that match, as '*.md'. Repeatable.")
-    exclude: list[str] = Field(default=[], description="Leave out files that match, as 'drafts/*'. Repeatable.")
-    encoding: str | None = Field(default=None, description="Encoding of text files. Default: detected.")
-    max_file_mb: float = Field(
-        default=MAX_FILE_MB, gt=0, description=f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}."
-    )
-    ocr: bool = Field(default=False, description="Recognise the text of scanned pages in PDF files.")
-    rows: _Rows = Field(
-        default=None, description="Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name."
-    )
-    language: str | None = Field(
-        default=None, description="The language of the documents. Default: the index's own, or english."
-    )
-    methods: str | list[_Plugin] | None = Field(
-        default=None, description=f"The methods, as bm25,hybrid(depth=50), or {ALL}. Default: {', '.join(QUICK)}."
-    )
-    with_rerank: bool = Field(default=False, description="Compare each method with the same method reranked.")
-    reranker: _Plugin | None = Field(
-        default=None, description="cross-encoder:MODEL or endpoint:MODEL; implies --with-rerank."
-    )
-    encoder: _Plugin | None = Field(
-        default=None,
-        description="lsa, sentence-transformers:NAME_OR_PATH or openai:NAME. Default: the index's own, or lsa.",
+
+    def written_methods(self) -> Sequence[PluginSpec] | None:
+        """Return the methods as specs; None for the quick ones."""
+        return parse_many(self.methods) if isinstance(self.methods, str) else self.methods
+
+    def rerank_with(self) -> PluginSpec | bool:
+        """Return the reranker of each method's reranked one: True for the default one, False for none."""
+        return self.reranker or self.with_rerank
+
+
+class IndexSettings(_Settings):
+    """Index, its encoder and language model, and what the work on it may take."""
+
+    index: Path | None = _field("DIR", "The index's folder, kept. Default: ragindex-workspaces/NAME.")
+    encoder: _Plugin | None = _field(
+        "E", "lsa, sentence-transformers:NAME_OR_PATH or openai:NAME. Default: the index's own, or lsa."
     )
     encoders: list[_Plugin] | None = Field(default=None, min_length=1)
-    llm: _Plugin | None = Field(
-        default=None, description="openai:MODEL, or offline (rules). Default: the index's own, or offline."
+    llm: _Plugin | None = _field("L", "openai:MODEL, or offline (rules). Default: the index's own, or offline.")
+    budget: float | None = _field("DOLLARS", "Stop before the calls cost more.")
+    no_cache: bool = _field(None, "Neither read nor write the cache of LLM calls.", default=False)
+    reuse_answers: bool = _field(
+        None,
+        "Keep answers of the same model that were paid for under other settings: another address, temperature, seed, "
+        "structure or prompt.",
+        default=False,
     )
-    budget: float | None = Field(default=None, description="Stop before the calls cost more.")
-    no_cache: bool = Field(default=False, description="Neither read nor write the cache of LLM calls.")
-    triples: Path | None = Field(
-        default=None, description="Published extractions (HippoRAG's OpenIE), used instead of an LLM."
-    )
-    read: bool = Field(default=False, description="Answer each question from what was found; measure EM and F1.")
-    reader_tokens: int = Field(
-        default=DEFAULT_TOKENS,
-        ge=1,
-        description=f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}.",
-    )
-    qa_model: str | None = Field(
-        default=None, description="With --read: a model for extractive QA (SQuAD 2), for Disambig-F1 and DR of ASQA."
-    )
-    reader_prompt: Literal["short", "six-words", "fewest-words"] = Field(
-        default="short",
-        description="short (default), six-words (GeAR's) or fewest-words (SiReRAG's): how short answers are asked for.",
-    )
-    store: _Plugin | None = Field(default=None, description="The store. Default: the index's own, or lancedb.")
-    k: tuple[int, ...] = Field(default=(5, 10, 20), description="The cutoffs. Default: 5,10,20.")
-    limit: int | None = Field(default=None, description="Ask N questions, drawn by the seed; a larger N adds to them.")
-    seed: int | None = Field(default=None, description="The seed of everything random. Default: the index's own, or 0.")
+    triples: Path | None = _field("FILE", "Published extractions (HippoRAG's OpenIE), used instead of an LLM.")
+    store: _Plugin | None = _field("S", "The store. Default: the index's own, or lancedb.")
+    language: str | None = _field("L", "The language of the documents. Default: the index's own, or english.")
+    seed: int | None = _field("S", "The seed of everything random. Default: the index's own, or 0.")
     seeds: list[int] | None = Field(default=None, min_length=1)
-    grid: list[str] = Field(
-        default=[],
-        description="Variants, as 'hybrid:rrf_k=10,60', or of every method, as 'over=passages,passages(size=64)'. "
-        "Repeatable.",
+    workers: int | None = _field("N", "Processes for reading, rules and clustering. Default: the cores.", least=1, ge=1)
+
+    def all_encoders(self) -> list[PluginSpec | None]:
+        """Return the encoders of the study; None is that of the index."""
+        return [self.encoder] if self.encoders is None else list(self.encoders)
+
+    def opened_with(self) -> dict[str, Any]:
+        """Return the given ones of encoder, LLM, store, language and seed."""
+        given = {"encoder": self.encoder, "llm": self.llm, "store": self.store, "language": self.language}
+        return {name: value for name, value in (*given.items(), ("seed", self.seed)) if value is not None}
+
+
+class MeasureSettings(_Settings):
+    """What is measured: cutoffs, answers of a reader, thresholds, a holdout, published figures."""
+
+    k: tuple[int, ...] = _field("5,10,20", "The cutoffs. Default: 5,10,20.", default=(5, 10, 20))
+    read: bool = _field(None, "Answer each question from what was found; measure EM and F1.", default=False)
+    reader_tokens: int = _field(
+        "N",
+        f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}.",
+        default=DEFAULT_TOKENS,
+        least=1,
+        ge=1,
     )
-    fail_below: list[str] = Field(default=[], description="Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.")
-    strict: bool = Field(
-        default=False, description="Stop at the first file that cannot be read, or question that fails."
+    reader_prompt: Literal["short", "six-words", "fewest-words"] = _field(
+        "STYLE",
+        "short (default), six-words (GeAR's) or fewest-words (SiReRAG's): how short answers are asked for.",
+        default="short",
     )
-    fresh: bool = Field(
-        default=False, description="Ask and time every question again; ignore the results of earlier runs."
+    qa_model: str | None = _field(
+        "NAME_OR_PATH", "With --read: a model for extractive QA (SQuAD 2), for Disambig-F1 and DR of ASQA."
     )
-    workers: int | None = Field(
-        default=None, ge=1, description="Processes for reading, rules and clustering. Default: the cores."
-    )
-    trace: bool = Field(default=False, description="Record each new retrieval as an MLflow span.")
+    holdout: Path | None = _field("FILE", "Questions with gold that confirm the choice; they may be used once.")
+    reuse_holdout: bool = _field(None, "Use a holdout again. The report says that it confirms nothing.", default=False)
+    fail_below: list[str] = _field("LABEL:M=V", "Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.", default=[])
     published: PublishedTable | None = None
-    published_data: str | None = Field(
-        default=None, description="The data set of the published table in --config that DATA is, as musique."
+    published_data: str | None = _field(
+        "NAME", "The data set of the published table in --config that DATA is, as musique."
     )
-    name: str | None = None
-    index: Path | None = Field(default=None, description="The index's folder, kept. Default: ragindex-workspaces/NAME.")
-    out: Path | None = Field(default=None, description="Rankings, figures and report. Default: ragindex-results/NAME.")
-    json_file: str | None = None
 
     @field_validator("k", mode="before")
     @classmethod
@@ -162,7 +205,7 @@ class CompareSettings(Strict):
         """Split the text `5,10,20`, and wrap a single number in a list."""
         if not isinstance(value, str):
             return [value] if isinstance(value, int) else value
-        if not all(one.strip().isdecimal() for one in value.split(",")):
+        if not all(number.strip().isdecimal() for number in value.split(",")):
             raise ValueError(_CUTOFFS)
         return value.split(",")
 
@@ -173,41 +216,33 @@ class CompareSettings(Strict):
             raise ValueError(_CUTOFFS)
         return tuple(sorted(set(value)))
 
+
+class OutputSettings(_Settings):
+    """Where results go, and what of earlier runs is used again."""
+
+    out: Path | None = _field("DIR", "Rankings, figures and report. Default: ragindex-results/NAME.")
+    fresh: bool = _field(None, "Ask and time every question again; ignore the results of earlier runs.", default=False)
+    trace: bool = _field(None, "Record each new retrieval as an MLflow span.", default=False)
+    name: str | None = None
+    json_file: str | None = None
+
+
+class CompareSettings(DataSettings, MethodSettings, IndexSettings, MeasureSettings, OutputSettings):
+    """Settings of a comparison, or of a study if `corpora`, `encoders` or `seeds` list several values.
+
+    They are grouped: a function that reads one group alone takes that group.
+    """
+
     def over(self, other: "CompareSettings") -> "CompareSettings":
         """Return these settings completed with those of `other`; a value such as `seed` here replaces `seeds` there."""
         here, there = given_values(self), given_values(other)
-        replaced = {name for pair in _ONE_OR_MANY for name in pair if any(one in here for one in pair)}
-        kept = {name: value for name, value in there.items() if name not in replaced}
-        return CompareSettings.model_validate({**kept, **here})
+        replaced = {name for pair in _ONE_OR_MANY for name in pair if any(alias in here for alias in pair)}
+        others = {name: value for name, value in there.items() if name not in replaced}
+        return CompareSettings.model_validate({**others, **here})
 
-    def all_corpora(self) -> list[CorpusSettings | None]:
-        """Return the corpora of the study; [None] if the documents in the index are searched."""
-        if self.corpora is None:
-            return [None] if self.data is None else [CorpusSettings(data=self.data)]
-        return [CorpusSettings(data=one) if isinstance(one, str) else one for one in self.corpora]
-
-    def selected_files(self) -> FileSelection:
-        """Return which files of a folder are read, and how."""
-        return FileSelection(
-            tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr, self.rows
-        )
-
-    def all_encoders(self) -> list[PluginSpec | None]:
-        """Return the encoders of the study; None is that of the index."""
-        return [self.encoder] if self.encoders is None else list(self.encoders)
-
-    def written_methods(self) -> Sequence[PluginSpec] | None:
-        """Return the methods as specs; None for the quick ones."""
-        return parse_many(self.methods) if isinstance(self.methods, str) else self.methods
-
-    def rerank_with(self) -> PluginSpec | bool:
-        """Return the reranker of each method's twin: True for the default one, False for no twins."""
-        return self.reranker or self.with_rerank
-
-    def opened_with(self) -> dict[str, Any]:
-        """Return the given ones of encoder, LLM, store, language and seed."""
-        given = {"encoder": self.encoder, "llm": self.llm, "store": self.store, "language": self.language}
-        return {name: value for name, value in (*given.items(), ("seed", self.seed)) if value is not None}
+    def over_file(self, path: Path | None) -> "CompareSettings":
+        """Return these settings completed with those of a YAML file, if one is named. Raises as `read_settings`."""
+        return self if path is None else self.over(read_settings(path))
 
     def on_index(self, folder: Path) -> "CompareSettings":
         """Return the settings with the index's own encoder, LLM, store, language and seed where they name no others."""
@@ -226,6 +261,16 @@ class CompareSettings(Strict):
         return self.model_copy(update={**own, **single})
 
 
+GROUPS: Mapping[str, type[Strict]] = {
+    "Documents and questions": DataSettings,
+    "Methods": MethodSettings,
+    "Index and models": IndexSettings,
+    "Figures": MeasureSettings,
+    "Results": OutputSettings,
+}
+"""The groups of settings, by the titles that help shows."""
+
+
 def given_values(settings: CompareSettings) -> dict[str, Any]:
     """Return the explicitly given values by field name."""
     return {name: getattr(settings, name) for name in settings.model_fields_set}
@@ -237,9 +282,9 @@ def make_settings(values: Mapping[str, Any], where: str = "", without: Collectio
     An error that lists the settings leaves out those of `without`.
     """
     _require_known(values, where, without)
-    for one, many in _ONE_OR_MANY:
-        if one in values and many in values:
-            raise UsageError(f"{where}give {one!r} or {many!r}, not both.")
+    for single, several in _ONE_OR_MANY:
+        if single in values and several in values:
+            raise UsageError(f"{where}give {single!r} or {several!r}, not both.")
     try:
         return CompareSettings.model_validate(dict(values))
     except ValidationError as error:
@@ -289,7 +334,7 @@ def _expand(value: Any, path: Path) -> Any:
         return {key: _expand(item, path) for key, item in value.items()}
     if isinstance(value, list):
         return [_expand(item, path) for item in value]
-    return _VARIABLE.sub(lambda found: _read_variable(found[1], path), value) if isinstance(value, str) else value
+    return _VARIABLE.sub(lambda match: _read_variable(match[1], path), value) if isinstance(value, str) else value
 
 
 def _read_variable(name: str, path: Path) -> str:

@@ -1,7 +1,7 @@
-"""Studies, which compare the same methods over several corpora, encoders and seeds.
+"""A comparison from its plan to its conclusions, and studies of several comparisons.
 
-All seeds ask the same questions. If there is a limit, the first seed draws them. So differences between seeds come
-only from the randomness of the methods.
+A study compares the same methods over several corpora, encoders and seeds. All seeds ask the same questions. If there
+is a limit, the first seed draws them. So differences between seeds come only from the randomness of the methods.
 """
 
 import time
@@ -11,22 +11,76 @@ from functools import partial
 from typing import TypeAlias
 
 from ragindex._util.workers import use_workers
+from ragindex.accounting import ledger
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
+from ragindex.index.index import Index
 from ragindex.index.manifest import require_seed
-from ragindex.llm.budget import parse_budget
+from ragindex.llm.budget import Budget, parse_budget
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data
 from ragindex_eval.metrics import answers
-from ragindex_eval.results.model import Comparison, MethodResult, Study
+from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.run import latency
+from ragindex_eval.run.answers import answer_methods
+from ragindex_eval.run.bounds import read_bounds
+from ragindex_eval.run.conclude import conclude, make_results, require_compared
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.grid import parse_threshold, require_methods
-from ragindex_eval.run.pipeline import default_index, evaluate, folder_name, make_plan
-from ragindex_eval.run.settings import CompareSettings, CorpusSettings
+from ragindex_eval.run.experiment import default_index, folder_name, load_dataset, load_experiment, prepare_index
+from ragindex_eval.run.holdout import confirm_best, load_holdout, require_usable
+from ragindex_eval.run.plan import Plan, make_plan
+from ragindex_eval.run.scores import ScoredMethod, Watch, score_methods
+from ragindex_eval.run.settings import CompareSettings, CorpusSettings, DataSettings
+from ragindex_eval.run.thresholds import parse_threshold, require_methods
 
-WatchStudy: TypeAlias = Callable[[int, str, MethodResult | None], None]
-"""A `pipeline.Watch` of each comparison, with its place in the study, from 0."""
+WatchStudy: TypeAlias = Callable[[int, str, ScoredMethod | None], None]
+"""A `scores.Watch` of each comparison, with its place in the study, from 0."""
+
+
+def evaluate(
+    plan: Plan,
+    settings: CompareSettings,
+    data: Dataset | None = None,
+    *,
+    index: Index | None = None,
+    budget: Budget | None = None,
+    watch: Watch | None = None,
+) -> Comparison:
+    """Build the methods over `data`, ask its questions and measure the results; `settings` describe one comparison.
+
+    Without `data`, the documents in the index are searched. `index` is an open index; its encoder, store, language,
+    seed, LLM, budget and call cache are used instead of those of the settings. `budget` is shared by several
+    comparisons. `watch` gets the scores of each method as soon as it has answered.
+
+    Every stage takes values and returns a value. Only the stages load, score and conclude read gold, and so do the
+    reader's bounds.
+
+    Raises UsageError, DataError, WorkspaceError, StoreError, ServiceError and BudgetError, because errors of settings,
+    services or the engine say nothing about a method. Raises ContractError if hits break the contract of a retriever.
+    A question on which a method raises anything else counts as unanswered and scores 0, or raises QuestionError with
+    `strict`. A method that fails on every question is listed in `failed` and not compared; if every method fails,
+    QuestionError is raised. A broken method that was not named explicitly is left out.
+    """
+    with prepare_index(settings, data, index, budget) as opened:
+        experiment = load_experiment(settings, data, plan.schemes.values(), opened)
+        dataset, reuse = experiment.dataset, settings.reuse_holdout
+        require_usable(dataset, settings.holdout, opened.folder, plan.labels, reuse=reuse)
+        sealed = load_holdout(experiment, settings.holdout)
+        sample = latency.sample(dataset.queries, opened.seed)
+        if watch is not None:
+            watch(dataset.name, None)
+        with remember_paid_questions(query.text for query in sample), ledger.record_calls(paid_only=True) as paid:
+            scores = score_methods(experiment, answer_methods(experiment, plan.methods), watch)
+            require_compared(scores)
+            k = experiment.ks[-1]
+            timings = [method.answers.timing(opened, k) for method in scores.compared]
+            times = latency.measure_latency(timings, sample, k, opened.seed)
+            results = make_results(experiment, scores, times)
+            bounds = read_bounds(experiment)
+            holdout = confirm_best(results, plan.schemes, sealed, experiment, settings.holdout, reuse=reuse)
+            return conclude(experiment, plan, scores, results, bounds, holdout, settings, paid)
 
 
 def run_study(
@@ -35,37 +89,36 @@ def run_study(
     watch: WatchStudy | None = None,
     approve: Callable[[Callable[[], Sequence[Estimate]]], None] | None = None,
 ) -> Study:
-    """Run every comparison in the settings, one after the other, with a shared budget; `watch` is told how it goes.
+    """Run every comparison in the settings, one after the other, with a shared budget. `watch` gets the scores.
 
     `approve` gets what estimates all of them before the first one starts; an error that it raises ends the study.
     Methods, labels, grids, thresholds, corpora and seeds are checked before any work. Raises as `evaluate` does.
     """
-    _check(settings)
+    plan = _make_checked_plan(settings)
     budget = parse_budget(settings.budget)
     started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
     with use_workers(settings.workers):
-        found = list[Comparison]()
+        done = list[Comparison]()
         corpora = settings.all_corpora()
         comparisons: Iterable[tuple[CompareSettings, Dataset | None]] = _list_all(corpora, settings)
         if approve is not None:
             if len(corpora) == 1:  # of several, one after the other is in memory
                 comparisons = list(comparisons)
             again = comparisons if len(corpora) == 1 else _list_all(corpora, settings)
-            approve(lambda: [estimate for each, data in again for estimate in _estimate(each, data)])
+            approve(lambda: [estimate for each, data in again for estimate in _estimate(plan, each, data)])
         for comparison, data in comparisons:
-            told = None if watch is None else partial(watch, len(found))
-            found.append(evaluate(comparison, data, budget=budget, watch=told))
-    names = dict.fromkeys(comparison.dataset.name for comparison in found)
+            watch_one = None if watch is None else partial(watch, len(done))
+            done.append(evaluate(plan, comparison, data, budget=budget, watch=watch_one))
+    names = dict.fromkeys(comparison.dataset.name for comparison in done)
     return Study(
-        settings.name or ", ".join(names), tuple(found), command, started, round(time.perf_counter() - clock, 3)
+        settings.name or ", ".join(names), tuple(done), command, started, round(time.perf_counter() - clock, 3)
     )
 
 
-def _estimate(settings: CompareSettings, data: Dataset | None) -> list[Estimate]:
+def _estimate(plan: Plan, settings: CompareSettings, data: Dataset | None) -> list[Estimate]:
     """Return what one comparison may cost before it starts."""
     folder = settings.index or default_index(data.name if data else "")
-    schemes = {method.label: method.scheme for method in make_plan(settings).methods}
-    return estimate_comparison(settings, data, folder, schemes)
+    return estimate_comparison(settings, data, folder, plan.schemes)
 
 
 def _list_all(
@@ -81,7 +134,7 @@ def _list_comparisons(
     """Yield the settings and the data of the comparisons over one corpus, for every encoder and seed."""
     seeds = [settings.seed] if settings.seeds is None else settings.seeds
     first = settings.for_one(corpus, settings.encoder, seeds[0])
-    data = None if corpus is None else load_dataset(first)
+    data = None if corpus is None else load_dataset(first, first.seed)
     if data is not None and first.index is not None and len(settings.all_corpora()) > 1:
         settings = settings.model_copy(update={"index": first.index / folder_name(data.name)})
     for encoder in settings.all_encoders():
@@ -89,23 +142,11 @@ def _list_comparisons(
             yield settings.for_one(corpus, encoder, seed), data
 
 
-def load_dataset(settings: CompareSettings) -> Dataset:
-    """Load the documents and questions that the settings of one comparison name."""
-    return datasets.read_dataset(
-        settings.data or "",
-        questions=settings.questions,
-        format=settings.format,
-        skip_bad=False if settings.strict else settings.skip_bad,
-        selection=settings.selected_files(),
-        limit=settings.limit,
-        seed=settings.seed or 0,
-    )
-
-
-def _check(settings: CompareSettings) -> None:
-    labels = [method.label for method in make_plan(settings).methods]
+def _make_checked_plan(settings: CompareSettings) -> Plan:
+    """Return the plan of all comparisons. Raises UsageError for settings that do not fit one another."""
+    plan = make_plan(settings)
     thresholds = [parse_threshold(written, settings.k) for written in settings.fail_below]
-    require_methods(thresholds, labels)
+    require_methods(thresholds, plan.labels)
     for threshold in thresholds:
         if threshold.metric in answers.ANSWER_METRICS and not settings.read:
             raise UsageError(f"--fail-below names {threshold.metric}, which is measured of answers. Add --read.")
@@ -121,17 +162,18 @@ def _check(settings: CompareSettings) -> None:
         require_seed(seed)
     if settings.seeds is not None and len(set(settings.seeds)) < len(settings.seeds):
         raise UsageError(f"'seeds' must be different. Got {settings.seeds}.")
+    return plan
 
 
-def _require_different(settings: CompareSettings) -> None:
+def _require_different(settings: DataSettings) -> None:
     """Check the corpora. Raises UsageError if one occurs twice with the same questions."""
     seen: dict[object, str] = {}
     for corpus in filter(None, settings.all_corpora()):
         questions = corpus.questions or settings.questions
-        asked = datasets.origin(corpus.data), questions and datasets.origin(questions)
-        if asked in seen:
+        sources = datasets.origin(corpus.data), questions and datasets.origin(questions)
+        if sources in seen:
             raise UsageError(
-                f"'corpora' must be different. Got {seen[asked]!r} and {corpus.data!r}, which are the same documents "
+                f"'corpora' must be different. Got {seen[sources]!r} and {corpus.data!r}, which are the same documents "
                 "with the same questions. Leave one of them out."
             )
-        seen[asked] = corpus.data
+        seen[sources] = corpus.data

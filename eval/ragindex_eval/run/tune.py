@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragindex._util.progress import progress_bar
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever, Scheme
@@ -21,7 +21,8 @@ from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Interval
-from ragindex_eval.run.pipeline import Plan, load_experiment, part_figures, prepare_index
+from ragindex_eval.run.answers import part_figures
+from ragindex_eval.run.experiment import load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.intervals import LEVEL
 from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
@@ -85,7 +86,7 @@ def tune(settings: CompareSettings, data: Dataset | None, bases: Sequence[Plugin
     if data is not None:
         _require_enough(len(list_judged(data)))
     with prepare_index(settings, data, None, None) as index, remember_paid_questions():
-        experiment = load_experiment(settings, data, Plan((), ()), index)
+        experiment = load_experiment(settings, data, (), index)
         index.build(scheme)
         judged = collect_judged(index, experiment.dataset, bases, settings.k[-1])
         seconds = {

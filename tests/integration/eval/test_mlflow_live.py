@@ -10,8 +10,9 @@ from command_line import QUESTIONS, TEXTS, ragindex, write
 from filelock import FileLock
 from mlflow_database import all_runs, parent_of
 
+from ragindex.plugins import registry
 from ragindex_eval import mlflow_live, mlflow_runs
-from ragindex_eval.results.model import MethodResult
+from ragindex_eval.run.scores import ScoredMethod
 
 COMMAND = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--k", "1")
 COMMAND += ("--encoder", "lsa:1")
@@ -30,11 +31,11 @@ def states(uri: str) -> dict[str, str]:
     return {run.data.tags.get("ragindex.method", ""): run.info.status for run in all_runs(uri)}
 
 
-def run_watched(monkeypatch: pytest.MonkeyPatch, see: Callable[[MethodResult | None], None]) -> None:
+def run_watched(monkeypatch: pytest.MonkeyPatch, see: Callable[[ScoredMethod | None], None]) -> None:
     """Run the comparison; `see` is called after each thing that MLflow was told."""
     watch = mlflow_live.LiveRuns.watch
 
-    def watch_and_see(live: mlflow_live.LiveRuns, number: int, dataset: str, method: MethodResult | None) -> None:
+    def watch_and_see(live: mlflow_live.LiveRuns, number: int, dataset: str, method: ScoredMethod | None) -> None:
         watch(live, number, dataset, method)
         see(method)
 
@@ -43,8 +44,8 @@ def run_watched(monkeypatch: pytest.MonkeyPatch, see: Callable[[MethodResult | N
         assert ragindex(*COMMAND).code == 0
 
 
-def stop_after(label: str, error: BaseException) -> Callable[[MethodResult | None], None]:
-    def see(method: MethodResult | None) -> None:
+def stop_after(label: str, error: BaseException) -> Callable[[ScoredMethod | None], None]:
+    def see(method: ScoredMethod | None) -> None:
         if method is not None and method.label == label:
             raise error
 
@@ -54,14 +55,14 @@ def stop_after(label: str, error: BaseException) -> Callable[[MethodResult | Non
 def test_runs_appear_as_the_methods_answer(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, recalls, ids = [], {}, set()
 
-    def see(method: MethodResult | None) -> None:
+    def see(method: ScoredMethod | None) -> None:
         seen.append(states(uri))
         ids.update(run.info.run_id for run in all_runs(uri))
         if method is not None:
             (run,) = [run for run in all_runs(uri) if run.info.run_name == method.label]
             recalls[method.label] = run.data.metrics[RECALL]
             assert LATENCY not in run.data.metrics
-            assert run.data.params == {"method": method.name, "label": method.label}
+            assert run.data.params == {"method": registry.name_of(method.answers.scheme), "label": method.label}
 
     run_watched(monkeypatch, see)
     assert seen == [

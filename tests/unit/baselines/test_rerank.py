@@ -13,7 +13,7 @@ from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex_baselines.rerank.method import order_candidates
 from ragindex_baselines.rerank.rerankers import CrossEncoder, read_choice
-from ragindex_eval.run.methods import add_reranked, choose_methods
+from ragindex_eval.run.plan import add_reranked, choose_methods
 
 NAN, INFINITY = math.nan, math.inf
 

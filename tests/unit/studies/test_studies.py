@@ -4,8 +4,8 @@ import pytest
 from project import ROOT
 
 from ragindex.plugins import registry
-from ragindex_eval.run.pipeline import make_plan
-from ragindex_eval.run.read_answers import GOLD_PASSAGES, NO_PASSAGES
+from ragindex_eval.run.bounds import GOLD_PASSAGES, NO_PASSAGES
+from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import read_settings
 
 STUDIES = {path.stem: read_settings(path) for path in sorted((ROOT / "studies").glob("*.yaml"))}

@@ -26,7 +26,7 @@ from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.remote import client
 from ragindex_baselines.remote.client import JsonAddress
-from ragindex_eval.run.batching import batching_for
+from ragindex_eval.run.ask import batching_for
 
 QUESTION = Query("q", "When was the lighthouse of Lindau built?")
 

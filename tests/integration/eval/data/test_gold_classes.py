@@ -32,8 +32,8 @@ from ragindex_eval.metrics.tree_coverage import count_coverage
 from ragindex_eval.report.sections import questions as questions_section
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
-from ragindex_eval.run.near_gold import find_near_gold
-from ragindex_eval.run.read_answers import GoldPassages
+from ragindex_eval.run.bounds import GoldPassages
+from ragindex_eval.run.notes import find_near_gold
 from ragindex_eval.stats import by_iteration
 
 GAIN = "stands in several documents: found with the first of them, and the others gain nothing"

@@ -11,7 +11,7 @@ from command_line import Done, failed, ragindex
 from made_mills import write_mills, write_questions
 from unrecorded import record_nothing
 
-from ragindex_eval.run.question_uses import LEDGER, Ledger
+from ragindex_eval.run.holdout import LEDGER, Ledger
 
 GIVEN = ("mills", "--encoder", "lsa:1", "--k", "1", "--index", "w", "--questions", "main.csv")
 COMPARE = ("compare", *GIVEN, "--methods", "bm25,dense", "--json", "-")

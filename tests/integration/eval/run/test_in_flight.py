@@ -22,7 +22,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.run import ask
-from ragindex_eval.run.batching import Batching, batching_for
+from ragindex_eval.run.ask import Batching, batching_for
 
 QUERIES = tuple(Query(f"q{number}", "slate " * (number + 1) + "?") for number in range(18))
 CALLS = 3  # of a question

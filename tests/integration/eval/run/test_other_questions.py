@@ -20,9 +20,10 @@ from ragindex_eval.report.page import render_report
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study
 from ragindex_eval.results.reader_results import ReaderAnswer
-from ragindex_eval.run import pipeline, score, study
+from ragindex_eval.run import experiment, scores
 from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.settings import make_settings
+from ragindex_eval.run.study import run_study
 from ragindex_eval.stats.seeds import study_to_json
 
 DOCUMENTS = (
@@ -138,16 +139,16 @@ def answer(id: str, text: str, error: str | None = None) -> MethodAnswer:
 def test_measures_of_asqa_by_hand() -> None:
     gold = {id: one for id, (_, one) in AMBIGUOUS.items()}
     answers = [answer("q1", "In 1871."), answer("q2", "In spring", "refused")]
-    found = score.score_answers(answers, gold, first_four_digits)
+    found = scores.score_answers(answers, gold, first_four_digits)
     assert found == {
         "q1": {"STR-EM": 0.5, "ROUGE-Lsum": 1.0, "Disambig-F1": 0.5},
         "q2": {"STR-EM": 0.0, "ROUGE-Lsum": 0.0, "Disambig-F1": 0.0},
     }
-    assert list(score.score_answers(answers, gold)["q1"]) == ["STR-EM", "ROUGE-Lsum"]
+    assert list(scores.score_answers(answers, gold)["q1"]) == ["STR-EM", "ROUGE-Lsum"]
 
 
 def test_dr_is_of_the_means(tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "open_span_model", lambda name: first_four_digits)
+    monkeypatch.setattr(experiment, "open_span_model", lambda name: first_four_digits)
     server.write = lambda body: json.dumps({"answer": "It burned in 1871.", "passages": [1], "found": True})
     comparison = run(tmp_path, AMBIGUOUS, llm="openai:small", qa_model="made", out=tmp_path / "out")
     systems = {one.body["messages"][0]["content"].partition("\n")[0] for one in server.requests}
@@ -175,4 +176,4 @@ def test_without_a_model_disambig_f1_is_not_there(tmp_path: Path) -> None:
     assert comparison.methods[0].final[1].reading is not None
     assert comparison.methods[0].final[1].reading.answer == "The mill burned in the winter of 1871."
     with pytest.raises(UsageError, match="--qa-model measures answers. Add --read."):
-        study.run_study(make_settings({"data": "world:20", "methods": "bm25", "qa_model": "made"}))
+        run_study(make_settings({"data": "world:20", "methods": "bm25", "qa_model": "made"}))

@@ -31,9 +31,10 @@ from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study
 from ragindex_eval.results.reader_results import ReaderAnswer
-from ragindex_eval.run import score
-from ragindex_eval.run.grid import parse_threshold, require_reached
-from ragindex_eval.run.read_answers import AnswerReader, GoldPassages
+from ragindex_eval.run import scores
+from ragindex_eval.run.bounds import GoldPassages
+from ragindex_eval.run.read_answers import AnswerReader
+from ragindex_eval.run.thresholds import parse_threshold, require_reached
 from ragindex_eval.stats.seeds import study_to_json
 
 TEXTS = {
@@ -122,7 +123,7 @@ def test_measures_of_answers() -> None:
         read("q3", "Ulla Brandt", "refused"),
         MethodAnswer("q4", ()),
     ]
-    assert score.score_answers(answers, GOLD) == {
+    assert scores.score_answers(answers, GOLD) == {
         "q1": {"EM": 1.0, "F1": 1.0, "STR-EM": 1.0, "ROUGE-L": 1.0},
         "q2": {"EM": 0.0, "F1": pytest.approx(2 / 3), "STR-EM": 1.0, "ROUGE-L": pytest.approx(2 / 3)},
         "q3": dict.fromkeys(NAMES, 0.0),
@@ -133,13 +134,13 @@ def test_measures_of_answers() -> None:
 def test_what_is_measured_depends_on_the_accepted_answers() -> None:
     one = {"q1": Gold(frozenset({"a"}), ("x",))}
     none = {"q2": Gold(frozenset({"a"}))}
-    assert score.score_answers([read("q2", "x")], none) == score.score_answers([read("q2", "x")], None) == {}
-    assert score.score_answers([read("q1", "x"), read("q2", "x")], {**one, **none}) == {"q1": {"EM": 1.0, "F1": 1.0}}
+    assert scores.score_answers([read("q2", "x")], none) == scores.score_answers([read("q2", "x")], None) == {}
+    assert scores.score_answers([read("q1", "x"), read("q2", "x")], {**one, **none}) == {"q1": {"EM": 1.0, "F1": 1.0}}
     answers = {5: [read("q1", "x"), read("q2", "x")]}
-    both = score.score(answers, {**one, **none}, (5,), read=True)
+    both = scores.score(answers, {**one, **none}, (5,), read=True)
     assert (both["q1"]["F1"], both["q1"]["R@5"]) == (1.0, 0.0)
     assert "F1" not in both["q2"]
-    assert "F1" not in score.score(answers, {**one, **none}, (5,), read=False)["q1"]
+    assert "F1" not in scores.score(answers, {**one, **none}, (5,), read=False)["q1"]
 
 
 # ---------------------------------------------------------------- the bounds

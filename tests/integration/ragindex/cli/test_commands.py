@@ -16,10 +16,11 @@ from ragindex._util import distribution
 from ragindex.cli import main
 from ragindex.cli.methods import parameters
 from ragindex.encoders import lsa
+from ragindex.index import fit_watch
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex_eval.run import pipeline
+from ragindex_eval.run import study
 
 OURS = distribution.find_distribution().name
 COMMANDS = (
@@ -67,12 +68,16 @@ def test_a_full_vocabulary_and_what_no_new_fit_mends(monkeypatch: pytest.MonkeyP
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     said = "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
     said += "digits: ragindex index --index w --refit, or search with bm25."
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     assert said in ragindex("add", "notes/kelp.md", "--index", "w").err
     assert said in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
 
 
-def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Path) -> None:
+def test_an_added_document_of_words_that_the_encoder_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is said, with a command that mends it for all that is built, and not said where nothing is to be mended."""
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     ragindex("index", "notes", "--index", "w", "--methods", "dense,hipporag(mode=facts),bm25")
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     added = ragindex("add", "notes/kelp.md", "--index", "w")
@@ -143,12 +148,15 @@ def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
     )
 
 
-def test_figures_of_an_older_fit_say_so(tmp_path: Path) -> None:
+def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "dense", "--index", "w")
     said = "the encoder lsa was fitted to 4 passages, and the index has 5: a new index would give other vectors."
     assert said not in " ".join(ragindex(*asked).out.split())
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
-    assert said in " ".join(ragindex(*asked).out.split())
+    compared = " ".join(ragindex(*asked).out.split())
+    assert said in compared
+    assert re.search(r"It does not know \d\d.\d% of the words of the passages and [\d.]+% of those of the q", compared)
     lexical = [one.replace("dense", "bm25") for one in asked]
     assert "was fitted to" not in ragindex(*lexical).out  # it has no vectors
     tree = registry.part("summary_tree")
@@ -792,7 +800,7 @@ def test_the_place_for_results_is_looked_at_before_the_work(monkeypatch: pytest.
     def too_early(*arguments: object, **more: object) -> None:
         raise AssertionError("the comparison began")
 
-    monkeypatch.setattr(pipeline, "evaluate", too_early)
+    monkeypatch.setattr(study, "evaluate", too_early)
     write(Path(), {"study.yaml": "json: nodir/x.json\ndata: notes\nquestions: questions.csv\n"})
     assert failed(5, "compare", "--config", "study.yaml").startswith("Cannot write JSON to nodir/x.json")
     assert failed(5, "compare", "notes", "--out", "questions.csv").startswith("Cannot write to")

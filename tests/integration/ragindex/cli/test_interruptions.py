@@ -23,7 +23,7 @@ from ragindex.errors import MissingExtraError
 from ragindex.plugins import registry
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.hybrid import Hybrid
-from ragindex_eval.run import pipeline
+from ragindex_eval.run import answers
 
 
 @pytest.fixture(autouse=True)
@@ -111,14 +111,14 @@ def test_a_corpus_in_another_language() -> None:
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """Ctrl-C when the questions of the method `at` are about to be asked."""
-    asking = pipeline.answer_all
+    asking = answers.answer_all
 
     def stopping(retriever: Any, queries: Any, k: int, kept: Path, label: str, **more: Any) -> Any:
         if label == at:
             signal.raise_signal(signal.SIGINT)
         return asking(retriever, queries, k, kept, label, **more)
 
-    monkeypatch.setattr(pipeline, "answer_all", stopping)
+    monkeypatch.setattr(answers, "answer_all", stopping)
 
 
 def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index(

@@ -54,7 +54,7 @@ def test_the_list(folder: Path) -> None:
     assert rows[7] == ["source", "documents", "ids", "begin", "with", "format", "from"]
     assert (rows[8][0], rows[9]) == ("program", ["on", "disk", "MB"])
     assert [row[0] for row in rows[10:14]] == ["parts", "documents", "fits", "together,"]
-    assert rows[-1][:3] == ["the", "whole", "folder"]
+    assert (rows[-2][:3], rows[-1][:3]) == (["the", "whole", "folder"], ["The", "encoder", "lsa"])
 
 
 def test_the_list_names_the_sources(folder: Path) -> None:

@@ -9,7 +9,7 @@ from command_line import failed, make_desk, ragindex
 
 import ragindex as package
 from ragindex.encoders import lsa
-from ragindex_eval.cli.reading_flags import list_reading_flags
+from ragindex_eval.cli.settings_options import list_reading_options
 from ragindex_eval.run.settings import make_settings, read_settings
 
 WORDS = ("gorge", "barge", "slate", "hill", "quarry", "ferry")
@@ -43,8 +43,8 @@ def test_rows_are_found_and_only_those_that_change_are_encoded(monkeypatch: pyte
     monkeypatch.setattr(lsa.LsaEncoder, "encode_documents", record)
     for change, changed, texts in (
         ({}, (0, 0, 0), []),
-        ({"row17": "17,Where?,It is in hills9."}, (0, 1, 0), ["Where?\nIt is in hills9."]),
-        ({"row17": "17,Where?,It is in hills9.", "row19": ""}, (0, 0, 1), []),
+        ({"row17": "17,Where?,It is in place16."}, (0, 1, 0), ["Where?\nIt is in place16."]),  # of known words
+        ({"row17": "17,Where?,It is in place16.", "row19": ""}, (0, 0, 1), []),
     ):
         encoded.clear()
         write_faq(20, **change)
@@ -124,7 +124,7 @@ def test_columns_that_are_not_there_stop_the_command_and_long_tables_name_theirs
     ],
 )
 def test_settings_have_rows_and_commands_repeat_them(given: Any, flags: list[str]) -> None:
-    assert list_reading_flags(make_settings({"rows": given})) == flags
+    assert list_reading_options(make_settings({"rows": given})) == flags
     if isinstance(given, str | bool):
         Path("study.yaml").write_text(f"rows: {given!r}\n")
-        assert list_reading_flags(read_settings(Path("study.yaml"))) == flags
+        assert list_reading_options(read_settings(Path("study.yaml"))) == flags

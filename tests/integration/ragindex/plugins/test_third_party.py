@@ -23,6 +23,7 @@ from ragindex import testing
 from ragindex.cli import doctor
 from ragindex.corpus import Corpus
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, StaleWarning
+from ragindex.index.fit_watch import PassageSample
 from ragindex.index.index import Index
 from ragindex.index.models import Encoders
 from ragindex.index.parts import KeyInputs, part_key
@@ -36,7 +37,7 @@ from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.run import methods
+from ragindex_eval.run.plan import choose_methods
 
 QUERIES = tuple(Query(f"q{n}", text) for n, text in enumerate(testing.QUESTIONS))
 GOLD = {query.id: Gold(frozenset({"d06"})) for query in QUERIES}
@@ -205,7 +206,7 @@ def test_keys_of_parts_encoders_and_tasks_hold_code_hash(tmp_path: Path, monkeyp
     def named() -> list[str]:
         (tmp_path / "caches").mkdir(exist_ok=True)
         fitted = Encoders(tmp_path, FittedEncoder(), "english", 0)
-        fitted.prepare(lambda: ["a"], 1)
+        fitted.prepare(lambda: ["a"], 1, PassageSample({}, lambda ids: []))
         assert fitted.building().id == fitted.open(fitted.building().id).id
         return [
             part_key(Asking(), KeyInputs(None, "rules", 0)),
@@ -321,7 +322,7 @@ def test_broken_methods_are_named_and_others_compared(
             if how == "building":  # which shows only when it is built
                 compared(tmp_path / "w", ["bm25", how])
             else:
-                methods.choose_methods(["bm25", how])
+                choose_methods(["bm25", how])
         assert how == "building" or states[f"method {how}"] == "broken"
     assert states["method bm25"] == "ok"
 
@@ -367,8 +368,8 @@ def test_plugin_without_its_package_is_missing(installed: Installed) -> None:
     )
     with pytest.raises(MissingExtraError, match="needs the package 'no_such_package'"):
         registry.scheme("needy")
-    left_out = methods.choose_methods(["all"])[1]
-    assert any(one.startswith("needy: The method 'needy' needs the package") for one in left_out)
+    left_out = choose_methods(["all"])[1]
+    assert any(str(one).startswith("needy: The method 'needy' needs the package") for one in left_out)
 
 
 def test_index_updates_when_plugin_breaks(installed: Installed, tmp_path: Path) -> None:

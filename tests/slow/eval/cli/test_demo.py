@@ -14,7 +14,7 @@ from unrecorded import record_nothing
 from ragindex.errors import MissingExtraError
 from ragindex.plugins import registry
 from ragindex_eval.cli import compare
-from ragindex_eval.run import methods
+from ragindex_eval.run import plan
 
 Run = Callable[..., Result]
 
@@ -45,7 +45,7 @@ def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_DEMO", "world:50")
     monkeypatch.setattr(compare, "_DEMO_QUESTIONS", 10)
     monkeypatch.setattr(compare, "_DEMO_METHODS", "bm25")
-    monkeypatch.setattr(methods, "list_all", lambda: ["bm25", "dense", "parent"])
+    monkeypatch.setattr(plan, "list_all", lambda: ["bm25", "dense", "parent"])
 
 
 def test_demo_compares_quick_methods(run: Run, working_folder: Path) -> None:

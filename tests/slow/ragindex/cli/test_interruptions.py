@@ -24,14 +24,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 _KILLED = """
 import os, signal
 from ragindex.cli import main
-from ragindex_eval.run import pipeline
+from ragindex_eval.run import answers
 
-asking = pipeline.answer_all
+asking = answers.answer_all
 def killed(retriever, queries, k, kept, label, **more):
     if label == "hybrid":
         os.kill(os.getpid(), signal.SIGKILL)
     return asking(retriever, queries, k, kept, label, **more)
-pipeline.answer_all = killed
+answers.answer_all = killed
 main.run_cli()
 """
 

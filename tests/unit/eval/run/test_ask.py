@@ -19,10 +19,8 @@ from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.results.model import NOT_TIMED, MethodAnswer, SavedHit
 from ragindex_eval.run import ask, latency
-from ragindex_eval.run.answers_file import append_answers, load_answers
-from ragindex_eval.run.batching import Batching
-from ragindex_eval.run.fingerprints import answer_keys
-from ragindex_eval.run.own_documents import without_own_documents
+from ragindex_eval.run.answers_file import answer_keys, append_answers, load_answers
+from ragindex_eval.run.ask import Batching, without_own_documents
 
 
 def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from ragindex.types import Usage
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run import estimate_rest
 from ragindex_eval.run.estimate_rest import describe_rest, format_duration
-from ragindex_eval.run.methods import QUICK, choose_methods
+from ragindex_eval.run.plan import choose_methods
+from ragindex_eval.run.settings import QUICK
 
 
 def measured(passages: int, questions: int, seconds: float, encoder: str = "lsa") -> Comparison:

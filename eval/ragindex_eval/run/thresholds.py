@@ -1,80 +1,12 @@
-"""Parsers for --grid (variants of a method) and --fail-below (thresholds that metrics must reach)."""
+"""What a comparison must reach: the thresholds of --fail-below, an answer of each method, all files read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
-
-import regex
 
 from ragindex.errors import BelowThresholdError, LeftOutError, QuestionError, UsageError
-from ragindex.plugins import registry
-from ragindex.plugins.specs import Spec, parse_spec, render_spec
 from ragindex_eval.metrics import answers
 from ragindex_eval.metrics.retrieval import metric_names
 from ragindex_eval.results.model import Comparison, Study, describe_failed
-from ragindex_eval.run.methods import Method
-
-_PARAMETER = regex.compile(r"\s*\w+\s*=")
-
-
-def expand_grid(methods: Sequence[Method], grids: Sequence[str]) -> list[Method]:
-    """Replace each method that a grid names by its variants: `LABEL:beam_width=5,10;depth=50,100`.
-
-    A grid without a label, as `over=passages(size=64),passages(size=256)`, is one of every method. Several
-    parameters give every combination of their values; the label of a variant names the varied parameters.
-    Raises UsageError if a grid cannot be parsed or names an unknown method, or if a parameter is invalid.
-    """
-    asked: dict[str, dict[str, list[Any]]] = {}
-    for grid in grids:
-        label, values = _parse_grid(grid)
-        asked.setdefault(label, {}).update(values)
-    there = [method.label for method in methods]
-    for label in asked:
-        if label and label not in there:
-            raise UsageError(f"--grid names {label!r}, which is not in this comparison. Available: {', '.join(there)}.")
-    every = asked.get("", {})
-    return [
-        variant for method in methods for variant in _make_variants(method, {**every, **asked.get(method.label, {})})
-    ]
-
-
-def _parse_grid(written: str) -> tuple[str, dict[str, list[Any]]]:
-    label, colon, rest = ("", ":", written) if _PARAMETER.match(written) else written.rpartition(":")
-    pairs = [pair.partition("=") for pair in rest.split(";")]
-    if not colon or not all(name.strip() and equals and values.strip() for name, equals, values in pairs):
-        raise UsageError(
-            "--grid must be parameter=value,value or LABEL:parameter=value,value, as 'hybrid:rrf_k=10,60'. "
-            f"Got {written!r}."
-        )
-    return label.strip(), {name.strip(): _parse_values(values) for name, _, values in pairs}
-
-
-def _parse_values(values: str) -> list[Any]:
-    """Parse the values as in a plugin spec."""
-    listed = parse_spec(f"grid(values=[{values}])").params["values"]
-    return listed if isinstance(listed, list) else [listed]
-
-
-def _make_variants(method: Method, values: Mapping[str, Sequence[Any]]) -> list[Method]:
-    if not values:
-        return [method]
-    described = registry.describe(method.scheme)
-    made = []
-    for chosen in product(*values.values()):
-        varied = dict(zip(values, chosen, strict=True))
-        scheme = registry.scheme(Spec(described["name"], {**described["params"], **varied}))
-        made.append(Method(_variant_label(method.label, varied), scheme, True))
-    return made
-
-
-def _variant_label(label: str, varied: Mapping[str, Any]) -> str:
-    """Add the varied parameters to a label: `hybrid` becomes `hybrid(rrf_k=10)`."""
-    added = render_spec(Spec("", dict(varied)))
-    return f"{label[:-1]}, {added[1:]}" if label.endswith(")") else f"{label}{added}"
-
-
-# ---------------------------------------------------------------- thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +32,8 @@ def parse_threshold(written: str, ks: Sequence[int]) -> Threshold:
         )
     known = [*metric_names(ks), *(f"evidence_R@{k}" for k in ks), *answers.ANSWER_METRICS]
     if metric not in known:
-        there = ", ".join(known)
-        raise UsageError(f"--fail-below names the metric {metric!r}, which is not measured. Available: {there}.")
+        listed = ", ".join(known)
+        raise UsageError(f"--fail-below names the metric {metric!r}, which is not measured. Available: {listed}.")
     return Threshold(label, metric, least)
 
 
@@ -120,9 +52,9 @@ def require_answers(study: Study) -> None:
 
     Raises QuestionError if a method failed on every question.
     """
-    said = [describe_failed(comparison.failed) for comparison in study.comparisons if comparison.failed]
-    if said:
-        raise QuestionError(f"{' '.join(said)} The others are complete.")
+    failed = [describe_failed(comparison.failed) for comparison in study.comparisons if comparison.failed]
+    if failed:
+        raise QuestionError(f"{' '.join(failed)} The others are complete.")
 
 
 def count_skipped(study: Study) -> int:
@@ -144,10 +76,10 @@ def require_all_read(skipped: int, skip_bad: bool | None) -> None:
 def require_reached(study: Study, thresholds: Sequence[Threshold]) -> None:
     """Check all thresholds. Raises BelowThresholdError that names every metric too low or not measured."""
     missed = [
-        said
+        miss
         for comparison in study.comparisons
         for threshold in thresholds
-        if (said := _explain_miss(threshold, _find_mean(comparison, threshold), _describe_data(study, comparison)))
+        if (miss := _explain_miss(threshold, _find_mean(comparison, threshold), _describe_data(study, comparison)))
     ]
     if missed:
         raise BelowThresholdError("; ".join(missed) + ".")

@@ -6,8 +6,8 @@ from made_comparisons import made
 from ragindex.errors import BelowThresholdError, UsageError
 from ragindex_baselines.hybrid import Hybrid
 from ragindex_eval.results.model import Study
-from ragindex_eval.run.grid import Threshold, expand_grid, parse_threshold, require_methods, require_reached
-from ragindex_eval.run.methods import choose_methods
+from ragindex_eval.run.plan import choose_methods, expand_grid
+from ragindex_eval.run.thresholds import Threshold, parse_threshold, require_methods, require_reached
 
 
 def varied(methods: list[object], *grids: str) -> dict[str, object]:

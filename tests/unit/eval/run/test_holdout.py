@@ -8,15 +8,7 @@ import pytest
 from ragindex.corpus import Corpus
 from ragindex.errors import StoreError, UsageError
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.run.question_uses import (
-    LEDGER,
-    HoldoutUse,
-    Ledger,
-    RacedQuestions,
-    find_ledger,
-    record_race,
-    record_use,
-)
+from ragindex_eval.run.holdout import LEDGER, HoldoutUse, Ledger, RacedQuestions, find_ledger, record_race, record_use
 
 USE = HoldoutUse("2026-01-01T00:00:00+00:00", "compare", "a.csv", "bm25", "dense", "R@5", "x1", ("q1", "q2"), False)
 
@@ -101,7 +93,7 @@ def test_uses_of_questions_in_a_folder_that_cannot_be_written_lie_beside_the_ind
 ) -> None:
     (tmp_path / "q.csv").write_text("")
     record_use(Ledger(tmp_path / LEDGER), USE)
-    monkeypatch.setattr("ragindex_eval.run.question_uses.os.access", lambda path, mode: False)
+    monkeypatch.setattr("ragindex_eval.run.holdout.os.access", lambda path, mode: False)
     dataset = Dataset("d", Corpus("d", "folder", (), 0, (), True), (), None, "")
     found = find_ledger(tmp_path / "q.csv", dataset, tmp_path / "indexes" / "w")
     assert found.path == tmp_path / "indexes" / LEDGER

@@ -1,0 +1,75 @@
+"""Options of commands made from the settings, and those of `ragindex.compare`."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+from mypy import api as mypy
+
+import ragindex
+from ragindex.cli.option_groups import Group
+from ragindex.compare_options import CompareOptions
+from ragindex_eval.api import _COMMAND_ONLY
+from ragindex_eval.cli.settings_options import COMMON, options_group, settings_group
+from ragindex_eval.recommend.rules import RecommendRules, make_rules
+from ragindex_eval.run.settings import GROUPS, CompareSettings
+
+
+def types(group: Group) -> dict[str, Any]:
+    return {parameter.name: get_args(parameter.annotation)[0] for parameter in group.parameters}
+
+
+def test_options_have_the_types_of_the_settings() -> None:
+    group = settings_group("questions", "limit", "max_file_mb", "read", "include", "rows", "encoder", "k", "methods")
+    assert types(group) == {
+        "questions": Path | None,
+        "methods": str | None,
+        "encoder": str | None,
+        "limit": int | None,
+        "max_file_mb": float | None,
+        "include": list[str] | None,
+        "rows": str | None,
+        "k": str | None,
+        "read": bool | None,
+    }
+    assert types(options_group(RecommendRules, "Rules", make_rules))["block"] == int | None
+
+
+def test_common_options_come_first_and_have_no_group() -> None:
+    described = [name for name, field in CompareSettings.model_fields.items() if field.description]
+    group = settings_group(*described)
+    titles = [get_args(parameter.annotation)[1].rich_help_panel for parameter in group.parameters]
+    assert [parameter.name for parameter in group.parameters][: len(COMMON)] == list(COMMON)
+    assert titles[: len(COMMON)] == [None] * len(COMMON)
+    assert list(dict.fromkeys(titles[len(COMMON) :])) == list(GROUPS)
+
+
+def test_values_that_are_not_given_are_not_set() -> None:
+    group = settings_group("questions", "k", "include", "seed")
+    values = {"questions": Path("q.csv"), "k": "1,3", "include": [], "seed": None}
+    settings = group.make(values)
+    assert settings.model_fields_set == {"questions", "k"}
+    assert (settings.questions, settings.k) == (Path("q.csv"), (1, 3))
+
+
+def test_every_setting_is_in_one_group() -> None:
+    fields = [name for model in GROUPS.values() for name in model.model_fields]
+    assert sorted(fields) == sorted(CompareSettings.model_fields)
+    assert len(fields) == len(set(fields))
+
+
+def test_options_in_python_are_the_settings() -> None:
+    own = {"data", "methods", "questions"}  # parameters of the function
+    assert set(CompareOptions.__annotations__) == set(CompareSettings.model_fields) - own - set(_COMMAND_ONLY)
+
+
+def test_type_checker_rejects_a_misspelt_option(tmp_path: Path) -> None:
+    package = Path(ragindex.__file__).parent
+    file = tmp_path / "use.py"
+    file.write_text('import ragindex\nragindex.compare("notes", ["bm25"], questions="q.csv", seed=1)\n')
+    arguments = ["--follow-imports=skip", "--ignore-missing-imports", "--no-incremental"]
+    sources = [str(package / "__init__.py"), str(package / "compare_options.py"), str(file)]
+    assert mypy.run([*arguments, *sources])[2] == 0
+    file.write_text('import ragindex\nragindex.compare("notes", ["bm25"], questions="q.csv", sead=1)\n')
+    output, _, code = mypy.run([*arguments, *sources])
+    assert code == 1
+    assert 'Unexpected keyword argument "sead" for "compare"' in output
