@@ -8,7 +8,7 @@ import typer
 
 from ragindex.cli.approval import Consent, approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
-from ragindex.cli.documents import ReadingOptions, read_corpus, report_skipped
+from ragindex.cli.documents import DataReader, SourceOptions, report_skipped
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AsOption,
@@ -37,7 +37,7 @@ from ragindex.llm.budget import parse_budget
 def add(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     folder: IndexOption,
-    reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")],
+    reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
     consent: Annotated[Consent, group_of(Consent)],
     named: AsOption = "",
     encoder: EncoderOption = None,
@@ -53,7 +53,8 @@ def add(
 
     Example: ragindex add new-documents/ --as new --index my-index
     """
-    corpora = [read_corpus(source, folder, reading) for source in data]
+    reader = DataReader(folder, reading, named)
+    corpora = [reader.read(source).corpus for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
     setting = LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers)

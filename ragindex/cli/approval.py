@@ -66,12 +66,7 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
     asked. Raises UsageError if the user does not agree, and the errors of `estimating`.
     """
-    limit, estimates = read_limit(), list[Estimate]()
-    try:
-        estimates += estimating()
-    except (NoEstimateError, MissingExtraError, BrokenPluginError, ContractError) as error:
-        # a method is left out for these, unless it was named
-        print_note(f"What this may cost is not known: {error}")
+    limit, estimates = read_limit(), estimate_costs(estimating)
     if approval.dry_run:
         write_result(
             {"estimate": estimates_to_json(estimates)},
@@ -86,6 +81,16 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     if total.high > limit and not approval.yes and approval.budget is None:
         cost = f"This may cost {format_range(total.low, total.high)}, more than ${limit:g} ({CONFIRM_VARIABLE})."
         ask_consent(cost, "Go on?", _FLAGS, approval.json)
+
+
+def estimate_costs(estimating: Callable[[], Sequence[Estimate]]) -> list[Estimate]:
+    """Return what `estimating` does; if nothing can be estimated, nothing, after a note with the reason."""
+    try:
+        return list(estimating())
+    except (NoEstimateError, MissingExtraError, BrokenPluginError, ContractError) as error:
+        # a method is left out for these, unless it was named
+        print_note(f"What this may cost is not known: {error}")
+        return []
 
 
 def approve_removals(removals: Removals, allowed: bool, json: str | None) -> None:

@@ -35,6 +35,7 @@ _EXTRAS = {  # extra: the module that it installs, and the feature that needs th
     "haystack": ("haystack", "ragindex.integrations.haystack"),
     "dspy": ("dspy", "ragindex.integrations.dspy"),
     "serve": ("mcp", "ragindex serve and ragindex mcp"),
+    "watch": ("watchfiles", "ragindex update --watch"),
 }
 _CHECKED_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores")
 _THIRD_PARTY_GROUPS: tuple[registry.PluginGroup, ...] = ("parts", "llms", "corpora", "commands")

@@ -52,6 +52,7 @@ from ragindex.index.retriever import IndexRetriever, PassagePositions
 from ragindex.index.sources import describe_sources
 from ragindex.index.state import IndexState
 from ragindex.index.sync import BuildResult, RemovedMethods, current_keys, drop_part, remove_methods, sync
+from ragindex.index.updating import IndexUpdate, preview_update, read_sources, refuse_suspicious, update_index
 from ragindex.interfaces import Part, Retriever, Scheme, Store
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
@@ -266,6 +267,17 @@ class Index(IndexState):
         documents = {document.id: document for document in self.finished_documents().read(spelled)}
         return [documents[known] for id in ids if (known := find_spelling(id, documents)) is not None]
 
+    def renames(self, corpus: Corpus) -> dict[str, str]:
+        """Return the ids that a corpus's documents have now by the ids that they had before, in this index.
+
+        Example:
+            renames = index.renames(ragindex.read("my-documents"))
+            print(renames.get("notes/old.md"))
+
+        `replace` remembers which documents were renamed; those that it would find in `corpus` now are among them.
+        """
+        return changes.list_renames(self, corpus)
+
     def sources(self) -> list[dict[str, str | int]]:
         """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.
 
@@ -298,6 +310,49 @@ class Index(IndexState):
         """
         with use_workers(workers), retrying_failed(retry_failed):
             return sync(self, [method if isinstance(method, Part) else registry.scheme(method) for method in methods])
+
+    @adds_repair_hint
+    def update(
+        self,
+        *methods: PluginSpec,
+        allow_removals: bool = False,
+        dry_run: bool = False,
+        workers: int | None = None,
+        retry_failed: bool = False,
+    ) -> IndexUpdate:
+        """Read every source again as it was read before, and update what is built; returns a report.
+
+        Example:
+            report = index.update()
+            print(report.changes.added, report.changes.changed, report.changes.removed)
+
+        Documents that are gone from a source are removed. With `methods`, only these are updated, which must be built.
+        A source that cannot be read stays as it is, and `report.failures` says why. With `dry_run`, nothing is done,
+        and the report says what would change. Raises UsageError, and changes nothing, where more than a fifth of a
+        source's documents, and at least five, would be removed without `allow_removals`; further as `build` does.
+        """
+        started = time.monotonic()
+        only = [self.require_built(method) for method in methods]
+        given = list(read_sources(self.manifest.sources))
+        if dry_run:
+            return preview_update(self, given)
+
+        def build() -> BuildResult:
+            if not self.manifest.parts:
+                return BuildResult()
+            return self.build(*only, workers=workers, retry_failed=retry_failed)
+
+        return update_index(self, given, build, _allow if allow_removals else refuse_suspicious, started)
+
+    def require_built(self, method: PluginSpec) -> Scheme:
+        """Return a method that is built. Raises MissingPartError, with the command that builds it, if it is not."""
+        scheme = registry.scheme(method)
+        try:
+            for part in self.all_parts(scheme):
+                self.record(part)
+        except MissingPartError as error:
+            raise self._missing_method(registry.label(scheme)) from error
+        return scheme
 
     def refit(self) -> None:
         """Have the next `build` fit the encoder to all documents again, so that it knows the words of added ones.
@@ -372,11 +427,14 @@ class Index(IndexState):
         try:
             return IndexRetriever(label, self.open_method(scheme), self.positions(scheme))
         except MissingPartError as error:
-            command = self.command("index", "--methods", label)
-            raise MissingPartError(
-                f"The method {label} is not built in {self.folder} with the encoder {self.encoder_name} and the LLM "
-                f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
-            ) from error
+            raise self._missing_method(label) from error
+
+    def _missing_method(self, label: str) -> MissingPartError:
+        command = self.command("index", "--methods", label)
+        return MissingPartError(
+            f"The method {label} is not built in {self.folder} with the encoder {self.encoder_name} and the LLM "
+            f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
+        )
 
     def open_method(self, method: PluginSpec) -> Retriever:
         """Open a built method as its class does: hits without positions. It is traced if tracing is on.
@@ -412,7 +470,7 @@ class Index(IndexState):
         these are the index's own and a build has made others its own since. Raises WorkspaceError if the index is gone.
         """
         newest = require_manifest(self.folder)
-        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
+        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None, _writing_thread=None)
         if moved.is_current() or not self.is_current():
             return moved
         return Index.open(
@@ -631,6 +689,10 @@ def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: 
             )
             write_manifest(folder, manifest)
         return manifest
+
+
+def _allow(removals: Removals) -> None:
+    """Raise nothing: whatever a source no longer has may be removed."""
 
 
 def _require_documents(documents: Any) -> Any:

@@ -129,7 +129,8 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
         _make_current(index)
         # Remove data that the last sync kept for its readers, unless another process is writing.
         if index.manifest.leftover and not index.read_only:
-            with suppress(WriterBusyError), index.store.lease("cleaning up"):
+            lease = index.writer if index.holds_lease else index.store.lease
+            with suppress(WriterBusyError), lease("cleaning up"):
                 index.reload()
                 _clean(index)
         return BuildResult()

@@ -3,20 +3,21 @@
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import regex
 
 from ragindex._util.text import first_names, many
-from ragindex.corpus import Corpus
+from ragindex.corpus import Corpus, FileSelection
 from ragindex.errors import UsageError
 from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.index import Index
-from ragindex.index.manifest import require_apart
+from ragindex.index.manifest import read_manifest, require_apart
 from ragindex.index.notes import format_changes
 from ragindex.index.parts import TRIPLES
+from ragindex.index.readings import find_reading
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
@@ -49,17 +50,35 @@ class Experiment:
     qa_model: str = ""
 
 
-def load_dataset(settings: DataSettings, seed: int | None) -> Dataset:
-    """Load the documents and questions that the settings of one comparison name; the seed draws the questions."""
+def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = None) -> Dataset:
+    """Load the documents and questions that the settings of one comparison name; the seed draws the questions.
+
+    Where they do not say how files are read, an index that is named reads its source as it did before. Questions may
+    name documents by ids that these had before in the folder `index`, by default that of the dataset.
+    """
+    selection, manifest = settings.selected_files(), None if index is None else read_manifest(index)
+    if manifest is not None and selection == FileSelection() and settings.data is not None:
+        remembered = find_reading(manifest.sources, str(settings.data))
+        selection = selection if remembered is None else remembered.options.selection
     return datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,
         format=settings.format,
         skip_bad=False if settings.strict else settings.skip_bad,
-        selection=settings.selected_files(),
+        selection=selection,
         limit=settings.limit,
         seed=seed or 0,
+        list_renames=partial(_list_renames, index),
     )
+
+
+def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:
+    """Return the ids of documents by those that they had before in the index of a comparison, if there is one."""
+    folder = folder or default_index(corpus.name)
+    if read_manifest(folder) is None:
+        return {}
+    with Index.open(folder, read_only=True) as index:
+        return index.renames(corpus)
 
 
 @contextmanager
@@ -105,6 +124,7 @@ def load_experiment(
     else:
         _warn_of_changes(index, index.replace(data.corpus, announce=partial(_announce_leaving, index)))
         dataset = datasets.match_index(data, index)
+    dataset = replace(dataset, notes=(*dataset.notes, *_describe_commits(index)))
     if not dataset.queries:
         raise UsageError(
             f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
@@ -121,11 +141,20 @@ def load_experiment(
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
 
 
+def _describe_commits(index: Index) -> list[str]:
+    """Return the commit of each git repository that documents of the index were read from."""
+    sources = index.manifest.sources.items()
+    commits = {name: source.reading.commit for name, source in sources if source.reading is not None}
+    return [f"The documents of {name} are those of the commit {commit}." for name, commit in commits.items() if commit]
+
+
 def _announce_leaving(index: Index, removals: Removals) -> None:
     """Say which documents leave an index before they do: a pattern such as --exclude may be of another command.
 
     Raises UsageError if they are so many that a source may be incomplete.
     """
+    if removals.renamed == len(removals.ids):
+        return
     leave = many(len(removals.ids), "document leaves", "documents leave")
     if removals.suspicious:
         raise UsageError(
@@ -145,7 +174,7 @@ def _announce_leaving(index: Index, removals: Removals) -> None:
 
 def _warn_of_changes(index: Index, changed: DocumentChanges) -> None:
     """Say how the documents of an index that had some have changed: another command may have left files out."""
-    if changed.changed or changed.removed or (changed.added and changed.unchanged):
+    if changed.changed or changed.removed or changed.renamed or (changed.added and changed.unchanged):
         _log.warning("the documents of %s were others until now: %s", index.folder, format_changes(changed))
 
 
@@ -156,5 +185,10 @@ def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
     return datasets.add_questions(
-        corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed
+        corpus,
+        settings.questions,
+        skip_bad=settings.skip_bad,
+        limit=settings.limit,
+        seed=index.seed,
+        list_renames=index.renames,
     )

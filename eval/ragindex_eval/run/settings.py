@@ -25,7 +25,7 @@ from pydantic import (
 
 from ragindex._util.text import suggest_names
 from ragindex.corpus import FileSelection
-from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest

@@ -58,7 +58,7 @@ def test_the_list(folder: Path) -> None:
 
 
 def test_the_list_names_the_sources(folder: Path) -> None:
-    row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3}
+    row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3, "options": ""}
     assert ragindex("parts", "--index", folder, "--json", "-").json["sources"] == [row]
 
 
