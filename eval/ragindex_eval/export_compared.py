@@ -76,14 +76,18 @@ def find_compared(comparison: Comparison, label: str | None) -> ComparedMethod:
     by_label = {method.label: method for method in comparison.methods}
     if label is not None and label not in by_label:
         raise UnknownNameError(f"The comparison has no method {label!r}. Available: {', '.join(by_label)}.")
-    result = comparison.methods[0] if label is None else by_label[label]
+    return ComparedMethod(comparison, _require_built(comparison.methods[0] if label is None else by_label[label]))
+
+
+def _require_built(result: MethodResult) -> MethodResult:
     if not result.built:
         raise UsageError(f"The rankings of {result.label} come from elsewhere: there is nothing here to export.")
-    return ComparedMethod(comparison, result)
+    return result
 
 
 def export_compared(compared: ComparedMethod, index: Index | Path, out: Path | str, *, pack: bool) -> Export:
     """Export a compared method from its index. Raises as `export_retriever` and `ComparedMethod.evidence_for` do."""
+    _require_built(compared.result)
     if isinstance(index, Index):
         scheme = registry.scheme(compared.method)
         return export_retriever(index, scheme, out, pack=pack, evidence=compared.evidence_for(index, scheme))

@@ -36,12 +36,11 @@ class RunFile:
 
 def read_run(path: Path) -> RunFile:
     """Read the rankings in a file. Raises DataError with file and line for what cannot be read."""
-    scores = _collect(path, "score")
-    rankings = {query: tuple(sorted(of_query.items(), key=_trec_order)) for query, of_query in scores.items()}
+    rankings = {query: _rank(of_query) for query, of_query in _collect(path, "score").items()}
     name = path.name
     while (stem := Path(name)).suffix.lower() in _SUFFIXES and stem.stem:
         name = stem.stem
-    return RunFile(name, {query: tuple(reversed(ranked)) for query, ranked in rankings.items()})
+    return RunFile(name, rankings)
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
@@ -54,9 +53,12 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     return {query: {document: int(grade) for document, grade in grades[query].items()} for query in grades}
 
 
-def _trec_order(scored: tuple[str, float]) -> tuple[float, bytes]:
-    """Return the key that sorts documents worst first: by score as trec_eval keeps it, then by id."""
-    return float(np.float32(scored[1])), scored[0].encode("utf-8", "surrogatepass")
+def _rank(scores: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Return documents with their scores, best first: by score as trec_eval keeps it, then by id, both falling."""
+    with np.errstate(over="ignore"):  # what is too large for single precision is infinite there
+        single = np.array(list(scores.values()), dtype=np.float32).tolist()
+    ranked = sorted(zip(single, scores, strict=True), reverse=True)
+    return tuple((document, scores[document]) for _, document in ranked)
 
 
 def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
