@@ -1,12 +1,12 @@
-"""`links` and `evidence` on corpora whose titles and mentions help less than those that benchmarks were made from.
+"""`links`, `hop` and `evidence` on corpora whose titles and mentions help less than those of benchmarks.
 
     .venv/bin/python -m benchmarks.link_corpora DATA [VARIANT …]
 
 Each variant changes the documents of DATA and asks the same questions: `untitled` hides the titles, `common` replaces
 them by words that many titles share, `wrong` gives each document the title of another, `mentions` appends three names
 of other documents to each text, and `passages` cuts documents into passages of 200 characters. Printed is R@5/10/15 of
-each method and, with 95 % intervals, what it has more than the first one, the base of `links`.
-Encoder: BENCHMARK_ENCODER.
+each method and, with 95 % intervals, what it has more than the first one, by default the base of `links`.
+Encoder: BENCHMARK_ENCODER; methods: BENCHMARK_METHODS, separated by spaces.
 """
 
 import os
@@ -31,7 +31,9 @@ from ragindex_eval.stats.paired_tests import paired_interval
 
 KS = (5, 10, 15)
 ENCODER = os.environ.get("BENCHMARK_ENCODER", "lsa")
-METHODS = ("hybrid(fusion=convex,weight=0.6667)", "hybrid", "hipporag(mode=facts)", "links", "evidence")
+METHODS = os.environ.get(
+    "BENCHMARK_METHODS", "hybrid(fusion=convex,weight=0.6667) hybrid hipporag(mode=facts) links hop evidence"
+).split()
 COMMON = ("Overview", "History", "Notes", "Report", "Details", "Background", "Summary", "People", "Places", "Works")
 CUT = Chunking(size=200, overlap=0)
 

@@ -35,6 +35,7 @@ class CompareOptions(TypedDict, total=False):
     llm: PluginSpec | None
     budget: float | None
     no_cache: bool
+    reuse_answers: bool
     triples: str | Path | None
     store: PluginSpec | None
     language: str | None

@@ -1,12 +1,13 @@
 """A language model and an encoder that cost nothing and count what a paid one would read and write.
 
-The model answers with the offline rules, but for answers that were paid for before: these come from the cache.
+The model answers with the offline rules, but for answers that were paid for before: these come from the cache. Those
+that were paid for under other settings do too, and are counted apart: they would be asked for again.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from pydantic import Field, PrivateAttr
@@ -17,6 +18,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import Encoder, EncoderPlugin, Floats
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
 from ragindex.llm import tokens
+from ragindex.llm.call_keys import PaidBefore
 from ragindex.llm.client import LLMClient
 from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
@@ -25,6 +27,10 @@ COUNTED_ENCODING = "counted encoding"
 """The task of what `CountingEncoder` counts."""
 _DIMENSIONS = 32
 _LEAST_PREFIX, _PREFIX_STEP = 1024, 128  # https://platform.openai.com/docs/guides/prompt-caching (2025)
+
+
+FindStored: TypeAlias = Callable[[Sequence[str]], set[str]]
+"""Returns those of the texts whose vectors are stored."""
 
 
 class NoEstimateError(UsageError):
@@ -37,6 +43,7 @@ class Counting(LLMPlugin):
     version: ClassVar[int] = 1
     model: str = Field(description="Model whose tokenizer counts the tokens.")
     _paid: LLM | None = PrivateAttr(default=None)
+    _repaid: "RepaidAnswers" = PrivateAttr(default_factory=lambda: RepaidAnswers())
 
     @classmethod
     def beside(cls, model: str, paid: LLM | None) -> "Counting":
@@ -47,7 +54,60 @@ class Counting(LLMPlugin):
 
     def open(self, setting: LLMSettings | None = None) -> "CountingRules":
         """Open the counting rules; no request is sent."""
-        return CountingRules(self.model, self._paid)
+        return CountingRules(self.model, self._paid, self._repaid)
+
+    @property
+    def repaid(self) -> "RepaidAnswers":
+        """The answers that were paid for under other settings, of all that it has opened."""
+        return self._repaid
+
+
+@dataclass(frozen=True, slots=True)
+class Repaid:
+    """How many answers were paid for under other settings, which `change` that is, and what asking again takes.
+
+    `reusable` ones are kept with `LLMSettings.reuse_answers`.
+    """
+
+    change: str
+    reusable: bool
+    answers: float
+    input_tokens: float
+    output_tokens: float
+    money: float | None
+
+    def times(self, factor: float) -> "Repaid":
+        """Return the same for so many times as many answers."""
+        return replace(
+            self,
+            answers=self.answers * factor,
+            input_tokens=self.input_tokens * factor,
+            output_tokens=self.output_tokens * factor,
+            money=None if self.money is None else self.money * factor,
+        )
+
+
+class RepaidAnswers:
+    """Adds up, by task and by what differs, the answers that would be asked for again."""
+
+    def __init__(self) -> None:
+        self._by_task: dict[str, dict[tuple[str, bool], Repaid]] = {}
+
+    def add(self, task: str, before: PaidBefore) -> None:
+        """Add one answer."""
+        by_change, key = self._by_task.setdefault(task, {}), (before.change, before.reusable)
+        sums = by_change.get(key, Repaid(*key, 0, 0, 0, 0.0))
+        money = None if sums.money is None or before.money is None else sums.money + before.money
+        read, written = sums.input_tokens + before.input_tokens, sums.output_tokens + before.output_tokens
+        by_change[key] = Repaid(*key, sums.answers + 1, read, written, money)
+
+    def take(self, task: str) -> tuple[Repaid, ...]:
+        """Return the answers of a task, and forget them."""
+        return tuple(self._by_task.pop(task, {}).values())
+
+    def tasks(self) -> list[str]:
+        """Return the tasks that have any."""
+        return list(self._by_task)
 
 
 class CountingRules(OfflineRules):
@@ -56,7 +116,8 @@ class CountingRules(OfflineRules):
     With `delegate`, that model answers instead, and records what it does itself.
     """
 
-    def __init__(self, model: str, paid: LLM | None = None) -> None:
+    def __init__(self, model: str, paid: LLM | None = None, repaid: RepaidAnswers | None = None) -> None:
+        self.repaid = RepaidAnswers() if repaid is None else repaid
         self.model = model
         self.id = f"counting for {model}"  # only used for temporary indexes
         self.delegate: LLM | None = None
@@ -67,7 +128,7 @@ class CountingRules(OfflineRules):
         """Return the delegate's answer, the answer that was paid for before, or that of the rule, which is counted."""
         if self.delegate is not None:
             return self.delegate.run(task, inputs, repeat=repeat, again=again)
-        paid = None if self._paid is None else self._paid.find_answer(task, inputs, repeat=repeat)
+        paid = self._find_paid(task, inputs, repeat)
         return super().run(task, inputs, repeat=repeat, again=again) if paid is None else paid
 
     def map(
@@ -85,14 +146,22 @@ class CountingRules(OfflineRules):
         if self._paid is None:
             return super().map(task, many, repeat=repeat, again=again, progress=progress)
         inputs = list(many)
-        answers: list[Output | Failure | None] = [
-            self._paid.find_answer(task, value, repeat=repeat) for value in inputs
-        ]
+        answers: list[Output | Failure | None] = [self._find_paid(task, each, repeat) for each in inputs]
         progress(sum(answer is not None for answer in answers))
         unpaid = [number for number, answer in enumerate(answers) if answer is None]
         ruled = super().map(task, [inputs[number] for number in unpaid], progress=progress)
         by_number = dict(zip(unpaid, ruled, strict=True))
         return [by_number[number] if answer is None else answer for number, answer in enumerate(answers)]
+
+    def _find_paid(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> Output | None:
+        """Return an answer that was paid for; one under other settings is added to those that are `repaid`."""
+        if self._paid is None:
+            return None
+        answer = self._paid.find_answer(task, inputs, repeat=repeat)
+        if answer is None and (before := self._paid.find_paid_before(task, inputs, repeat=repeat)) is not None:
+            answer, cost = before
+            self.repaid.add(task.name, cost)
+        return answer
 
     def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
         """Return the task's rule. Raises NoEstimateError if it has none."""
@@ -140,10 +209,18 @@ class CountingEncoder(EncoderPlugin):
     version: ClassVar[int] = 1
     model: str = Field(description="Model whose tokenizer counts the tokens.")
     prefix: str = Field(default="", description="Text put before each document.")
+    _find_stored: FindStored | None = PrivateAttr(default=None)
+
+    @classmethod
+    def beside(cls, model: str, prefix: str, find_stored: FindStored | None) -> "CountingEncoder":
+        """Return the plugin for a model; texts that `find_stored` returns have vectors, and are not counted."""
+        plugin = cls(model=model, prefix=prefix)
+        plugin._find_stored = find_stored
+        return plugin
 
     def open(self, setting: LLMSettings | None = None) -> "MadeUpVectors":
         """Open the encoder; no request is sent."""
-        return MadeUpVectors(self.model, self.prefix)
+        return MadeUpVectors(self.model, self.prefix, find_stored=self._find_stored)
 
 
 @dataclass(frozen=True)
@@ -153,6 +230,7 @@ class MadeUpVectors(Encoder):
     model: str
     prefix: str = ""
     dimensions: int = _DIMENSIONS
+    find_stored: FindStored | None = None
 
     @property
     def id(self) -> str:
@@ -161,7 +239,8 @@ class MadeUpVectors(Encoder):
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         """Return made-up vectors, and record the tokens of each text."""
-        for text in texts:
+        stored = set[str]() if self.find_stored is None else self.find_stored(texts)
+        for text in (text for text in texts if text not in stored):
             read = tokens.count_text_tokens(f"{self.prefix}{text}", self.model).tokens
             entry = ledger.CallRecord(COUNTED_ENCODING, self.id, input_tokens=read, replayed=True, rule=True)
             ledger.record_call(entry, 0.0)

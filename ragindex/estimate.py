@@ -20,7 +20,7 @@ import regex
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.counting import COUNTED_ENCODING, Counting, CountingEncoder, CountingRules
+from ragindex.counting import COUNTED_ENCODING, Counting, CountingEncoder, CountingRules, FindStored, Repaid
 from ragindex.errors import ServiceError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.parts import inputs_of, parts_of, tasks_of, topological_order, uses_encoder
@@ -49,7 +49,8 @@ class Estimate:
     assumed, where the lengths of answers are those of the offline rules. `counted` says whether the model's own
     tokenizer was used; otherwise token counts are approximate. The money is None if the model has no known price;
     `price_source` says where the price is from, "" if a price file does not say, and `price_date` from which day on it
-    holds. `methods` are the labels of the methods that need the calls: they are made once for all of them.
+    holds. `methods` are the labels of the methods that need the calls: they are made once for all of them. `repaid` are
+    those of the calls that were answered under other settings, and are paid for again.
     """
 
     task: str
@@ -66,6 +67,7 @@ class Estimate:
     basis: Basis = "assumed"
     methods: tuple[str, ...] = ()
     step: EstimateStep = "index"
+    repaid: tuple[Repaid, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +155,22 @@ def estimate(
     tasks = {task.name: task for part in parts for task in part.tasks()}
     paid_tasks = {task.name for part in all_parts for task in part.tasks()} - tasks.keys()
     first = {task.name for part in parts if _asks_of_passages(part) for task in part.tasks()[:1]}
-    return [
-        replace(
-            pricing.price(
-                task,
-                counts.times(share),
-                _Scaling(by_rules.get(task), in_earnest.get(task), len(corpus.documents) / max(1, len(chosen))),
-                tasks.get(task),
-                from_corpus=task in first,
-                part_of_corpus=share > 1,
-            ),
-            methods=tuple(label for label, scheme in wanted.items() if _needs(scheme, task)),
+    estimates = list[Estimate]()
+    for task in dict.fromkeys((*indexing, *counting.repaid.tasks())):
+        if task in paid_tasks:
+            continue
+        priced = pricing.price(
+            task,
+            indexing.get(task, _Counts()).times(share),
+            _Scaling(by_rules.get(task), in_earnest.get(task), len(corpus.documents) / max(1, len(chosen))),
+            tasks.get(task),
+            from_corpus=task in first,
+            part_of_corpus=share > 1,
         )
-        for task, counts in indexing.items()
-        if task not in paid_tasks
-    ]
+        priced = _add_repaid(priced, [each.times(share) for each in counting.repaid.take(task)])
+        labels = tuple(label for label, scheme in wanted.items() if _needs(scheme, task))
+        estimates.append(replace(priced, methods=labels))
+    return estimates
 
 
 def estimate_questions(
@@ -239,12 +242,13 @@ def estimate_questions(
                 finally:
                     rules.delegate = None
                 real = _count_by_task(tally)
-            for task in dict.fromkeys((*all_counts, *real)):
+            for task in dict.fromkeys((*all_counts, *real, *rules.repaid.tasks())):
                 counts = all_counts.get(task, _Counts()).times(factor)
                 scaling = _Scaling(by_rules.get(task), real.get(task), len(queries) / max(1, len(chosen)))
                 found = pricing.price(
                     f"{task}, {label}", counts, scaling, tasks.get(task), from_corpus=False, part_of_corpus=share > 1
                 )
+                found = _add_repaid(found, [each.times(factor) for each in rules.repaid.take(task)])
                 estimates.append(replace(found, methods=(label,), step="questions"))
             if reads:
                 contexts = [
@@ -278,14 +282,35 @@ def estimate_reading(
     """
     task = answer_question.ANSWER
     counts = _count_answering(rules, inputs).get(task.name)
-    if counts is None:
+    repaid = rules.repaid.take(task.name) if isinstance(rules, CountingRules) else ()
+    if counts is None and not repaid:
         return []
     by_rules = _count_answering(rules, sampled).get(task.name) if sampled else None
     real = _count_answering(model, sampled).get(task.name) if sampled and model is not None else None
     priced = pricing.price(
-        f"{task.name}, {label}", counts.times(factor), _Scaling(by_rules, real), task, from_corpus=True
+        f"{task.name}, {label}", (counts or _Counts()).times(factor), _Scaling(by_rules, real), task, from_corpus=True
     )
+    priced = _add_repaid(priced, [each.times(factor) for each in repaid])
     return [replace(priced, methods=(label,), step="answers")]
+
+
+def _add_repaid(estimate: Estimate, repaid: Sequence[Repaid]) -> Estimate:
+    """Add to an estimate what asking again takes, by the answers that there are under other settings."""
+    if not repaid:
+        return estimate
+    costs = [each.money for each in repaid]
+    money = None if estimate.money is None or None in costs else sum(cost or 0.0 for cost in costs)
+    low, high = estimate.money_low or 0.0, estimate.money_high or 0.0
+    return replace(
+        estimate,
+        calls=estimate.calls + round(sum(each.answers for each in repaid)),
+        input_tokens=estimate.input_tokens + round(sum(each.input_tokens for each in repaid)),
+        output_tokens=estimate.output_tokens + round(sum(each.output_tokens for each in repaid)),
+        money=None if money is None else (estimate.money or 0.0) + money,
+        money_low=None if money is None else low + money / _OF_ANSWERS,
+        money_high=None if money is None else high + money * _OF_ANSWERS,
+        repaid=tuple(repaid),
+    )
 
 
 def price_calls(tally: ledger.Tally, task: Task[Any], pricing: "Pricing") -> list[Estimate]:
@@ -585,14 +610,17 @@ def estimate_encoding(
     language: str | None = None,
     chunking: ChunkingChoice = "corpus",
     built: Iterable[Part[Any]] = (),
+    llm: LLMPlugin | None = None,
+    find_stored: FindStored | None = None,
     most_characters: int | None = None,
     seed: int = 0,
 ) -> list[Estimate]:
     """Estimate what encoding costs: one Estimate for the texts of the index, and one of `queries` for all methods.
 
     A text counts as a call. Returns [] for an encoder that costs nothing. The parts that encode are built in a
-    temporary folder with made-up vectors; texts that a language model would write are those of the rules. The parts
-    `built` cost nothing. A comparison encodes a question once; what a method searches for later is not counted.
+    temporary folder with made-up vectors; texts that a language model would write are those of `llm`, by default of the
+    rules. The parts `built` cost nothing, nor do texts that `find_stored` returns. A comparison encodes a question
+    once; what a method searches for later is not counted.
     """
     name, done = _find_paid_name(encoder), list(built)
     encoding = {label: scheme for label, scheme in schemes.items() if any(map(uses_encoder, parts_of(scheme)))}
@@ -602,9 +630,9 @@ def estimate_encoding(
     estimates = list[Estimate]()
     if parts and corpus.documents:
         chunking = corpus.chunking if chunking == "corpus" else chunking
-        counting = CountingEncoder(model=name, prefix=getattr(encoder, "document_prefix", None) or "")
+        counting = CountingEncoder.beside(name, getattr(encoder, "document_prefix", None) or "", find_stored)
         documents, share = _draw_documents(corpus.documents, most_characters, seed)
-        texts, read = _count_encoding(documents, chunking, parts, counting, language)
+        texts, read = _count_encoding(documents, chunking, parts, counting, llm, language)
         written = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
         spread = _ASSUMED if written else _DRAWN if share > 1 else _EXACT
         priced = _price_encoding("encoding, index", round(share * texts), round(share * read), encoder, prices, spread)
@@ -661,13 +689,14 @@ def _count_encoding(
     chunking: Any,
     parts: Sequence[Part[Any]],
     counting: CountingEncoder,
+    llm: LLMPlugin | None,
     language: str | None,
 ) -> tuple[int, int]:
     """Build the parts that encode; return how many texts were encoded, and their tokens."""
     with (
         tempfile.TemporaryDirectory() as folder,
         ledger.record_calls() as tally,
-        Index.open(Path(folder), encoder=counting, language=language, chunking=chunking, create=True) as index,
+        Index.open(Path(folder), encoder=counting, llm=llm, language=language, chunking=chunking, create=True) as index,
     ):
         index.add(documents)
         index.build(*parts)

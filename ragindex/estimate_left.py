@@ -2,24 +2,29 @@
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Set
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.estimate import ChunkingChoice, Estimate, estimate, estimate_encoding
+from ragindex.counting import Counting, FindStored
+from ragindex.encoders.vector_cache import find_stored_texts
+from ragindex.errors import UsageError
+from ragindex.estimate import ChunkingChoice, Estimate, estimate, estimate_encoding, require_model
 from ragindex.index.index import Index
 from ragindex.index.manifest import current_values, read_manifest
-from ragindex.index.models import CALLS
+from ragindex.index.models import CALLS, vector_cache_path
 from ragindex.index.parts import parts_of, topological_order, uses_encoder
 from ragindex.index.sync import finished_parts, parts_to_update
 from ragindex.interfaces import Part, Scheme
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.llm.cache import SQLiteCache
 from ragindex.plugins import registry
+from ragindex.plugins.code_fingerprint import sourced
 from ragindex.plugins.registry import PluginSpec
 from ragindex.types import Document
 
@@ -43,7 +48,8 @@ def open_paid(folder: Path, llm: LLMPlugin, setting: LLMSettings) -> LLM | None:
     """Open a language model with the answers that the index has paid for; None if it has none. Sends no request."""
     path = folder / CALLS
     kept = path.is_file() or isinstance(setting.cache, SQLiteCache)  # of a sample that is paid for first
-    return llm.open(LLMSettings(cache=SQLiteCache(path), prices=setting.prices)) if kept else None
+    cached = LLMSettings(cache=SQLiteCache(path), prices=setting.prices, reuse_answers=setting.reuse_answers)
+    return llm.open(cached) if kept else None
 
 
 def estimate_left(
@@ -59,6 +65,7 @@ def estimate_left(
     keep_calls: bool = True,
     adds: bool = False,
     updates: bool = False,
+    refit: bool = False,
     imported: Collection[str] = (),
     leaves: Callable[[Index], Set[str]] = lambda index: frozenset(),
     sample: int = 0,
@@ -67,9 +74,9 @@ def estimate_left(
     """Estimate what building methods or parts, by label, over `corpus` still costs in the index `folder`.
 
     The index need not exist. Without a corpus its own documents count, and with `adds` they do too; without `wanted`
-    everything that it has built, and with `updates` that too. The parts of the names `imported` come from a file, and
-    `leaves` returns the ids of documents that are removed. Nothing is asked or written, but for a `sample`. Raises as
-    `estimate` does.
+    everything that it has built, and with `updates` that too. With `refit`, the parts that use the encoder are built
+    anew. The parts of the names `imported` come from a file, and `leaves` returns the ids of documents that are
+    removed. Nothing is asked or written, but for a `sample`. Raises as `estimate` does.
     """
     model, encodes = find_payees(folder, llm, encoder)
     if model is None and encodes is None:
@@ -82,7 +89,8 @@ def estimate_left(
             begun = state.begun if wanted else state.outdated
             wanted = {**{registry.label(part): part for part in begun}, **(wanted or {})}
         parts = topological_order(part for each in wanted.values() for part in parts_of(each))
-        free = (*state.built, *(part for part in parts if registry.name_of(part) in {*state.imported, *imported}))
+        built = [part for part in state.built if not (refit and uses_encoder(part))]
+        free = (*built, *(part for part in parts if registry.name_of(part) in {*state.imported, *imported}))
         options: dict[str, Any] = {
             "language": language or state.language,
             "seed": seed or 0,
@@ -90,15 +98,27 @@ def estimate_left(
             "built": free,
             "most_characters": most_characters,
         }
-        estimates = list[Estimate]()
+        estimates, writes = list[Estimate](), None
         if model is not None:
             paid = open_paid(folder, model, setting) if keep_calls else None
+            writes = Counting.beside(require_model(model), paid)
             estimates += estimate(state.corpus, wanted, model, setting, paid=paid, sample=sample, **options)
         if encodes is not None:
             is_begun = all(part in state.begun for part in parts if uses_encoder(part))
             texts = replace(state.corpus, documents=state.new_documents) if is_begun else state.corpus
+            options |= {"llm": writes, "find_stored": _find_vectors(folder, encodes, setting)}
             estimates += estimate_encoding(texts, wanted, encodes, setting.prices, **options)
     return [one for one in estimates if one.calls]
+
+
+def _find_vectors(folder: Path, encoder: Any, setting: LLMSettings) -> FindStored | None:
+    """Return what finds the texts whose vectors an index has paid for; None if it has none, or the encoder no key."""
+    path = vector_cache_path(folder)
+    if not path.is_file():
+        return None
+    with suppress(UsageError):
+        return partial(find_stored_texts, path, sourced(encoder, encoder.open(replace(setting, workspace=folder)).id))
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ HYPERLINKS = "hyperlinks"
 """Metadata key of the hyperlinks of an HTML page to other files: pairs of visible text and address, in its order."""
 MODIFIED = "modified"
 """Metadata key of the day of a file's last change. An index keeps it while the file's content stays the same."""
+COMMIT = "commit"
+"""Metadata key of the commit that changed a file last, of documents from a git repository; kept as `modified` is."""
 NO_METADATA: Metadata = MappingProxyType({})
 
 

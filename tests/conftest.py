@@ -66,6 +66,7 @@ def pytest_collection_finish() -> None:
     """Take what is imported out of garbage collection: tests that collect garbage then look at their own alone."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # a test leaves little garbage, and looking for it takes time
 
 
 def pytest_report_header(config: pytest.Config) -> str:

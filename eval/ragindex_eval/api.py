@@ -59,7 +59,7 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
     if data is None:
         return None
     if isinstance(data, str | Path):
-        return load_dataset(settings, settings.seed)
+        return load_dataset(settings, settings.seed, settings.index)
     if isinstance(data, Corpus):
         _refuse(_given(settings, ("format", *_SELECTION)), "describes a path, and the data is a Corpus")
         if settings.questions is None:

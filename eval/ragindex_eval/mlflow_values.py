@@ -1,7 +1,7 @@
 """What MLflow records of a study: names, parameters, metrics and data sets of its runs."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 from statistics import fmean
@@ -218,7 +218,15 @@ def summary_metrics(study: Study) -> Mapping[str, float]:
         "failed_methods": sum(len(comparison.failed) for comparison in study.comparisons),
         "questions": sum(comparison.dataset.questions for comparison in study.comparisons),
         **spent_metrics(sum((comparison.spent for comparison in study.comparisons), NO_USAGE)),
+        **_lost_metrics(study.comparisons),
     }
+
+
+def _lost_metrics(comparisons: Sequence[Comparison]) -> dict[str, float]:
+    """Return what attempts without an answer can have cost, if that is known, and how many were repeated."""
+    lost, retries = [comparison.possibly_charged for comparison in comparisons], [each.retries for each in comparisons]
+    money = {} if None in lost else {"usage/spent/possibly_charged": sum(each or 0.0 for each in lost)}
+    return {**money, "usage/spent/retries": float(sum(retries))}
 
 
 def spent_metrics(spent: Usage, before: Mapping[str, float] | None = None) -> dict[str, float]:

@@ -371,14 +371,24 @@ def format_spending(paid: Tally) -> str | None:
         return None
     about = "about " if spent.estimated else ""
     price = f"no price is known for {' and '.join(unknown)}" if spent.money is None else f"{about}${spent.money:.6f}"
-    amounts = [f"{about}{many(tokens, 'token')}", price]
-    if lost:
-        most = sum(entry.input_tokens + entry.output_tokens for entry in lost)
-        money = paid.possibly_charged
-        amounts.append(f"possibly charged: up to {many(most, 'token') if money is None else f'${money:.6f}'}")
-    if paid.retries:
-        amounts.append(many(paid.retries, "retry", "retries"))
+    amounts = [f"{about}{many(tokens, 'token')}", price, *_describe_lost(paid)]
     return f"Spent: {', '.join(amounts)}."
+
+
+def describe_lost(paid: Tally) -> str | None:
+    """Return what attempts without an answer can have cost, and how many were repeated; None if there are none."""
+    words = ", ".join(_describe_lost(paid))
+    return f"{words[0].upper()}{words[1:]}." if words else None
+
+
+def _describe_lost(paid: Tally) -> list[str]:
+    words, money = list[str](), paid.possibly_charged
+    if paid.lost:
+        most = sum(entry.input_tokens + entry.output_tokens for entry in paid.lost)
+        words.append(f"possibly charged: up to {many(most, 'token') if money is None else f'${money:.6f}'}")
+    if paid.retries:
+        words.append(many(paid.retries, "retry", "retries"))
+    return words
 
 
 def format_savings(paid: Tally) -> str | None:

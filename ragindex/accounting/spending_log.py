@@ -78,6 +78,11 @@ def name_command(name: str) -> None:
     _command = name
 
 
+def current_command() -> str:
+    """Return the name of the command that this process runs; "python" for a program."""
+    return _command
+
+
 def subscribe(callback: Callable[[Payment], None]) -> None:
     """Call `callback` with every payment of this process from now on, in the thread that pays."""
     _subscribers.append(callback)

@@ -8,7 +8,7 @@ import typer
 
 from ragindex.cli.approval import Consent, approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
-from ragindex.cli.documents import ReadingOptions, read_corpus, report_skipped
+from ragindex.cli.documents import DataReader, SourceOptions, report_skipped
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AsOption,
@@ -16,13 +16,19 @@ from ragindex.cli.options import (
     EncoderOption,
     IndexOption,
     JsonOption,
+    ReuseAnswersOption,
     StoreOption,
     WaitOption,
 )
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
-from ragindex.index.notes import describe_drafts, describe_unknown_words, format_changes
+from ragindex.index.notes import (
+    describe_drafts,
+    describe_unknown_passages,
+    describe_unknown_words,
+    format_changes,
+)
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 
@@ -31,11 +37,12 @@ from ragindex.llm.budget import parse_budget
 def add(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     folder: IndexOption,
-    reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")],
+    reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
     consent: Annotated[Consent, group_of(Consent)],
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,
+    reuse_answers: ReuseAnswersOption = False,
     store: StoreOption = None,
     wait: WaitOption = 0.0,
     json: JsonOption = None,
@@ -46,17 +53,19 @@ def add(
 
     Example: ragindex add new-documents/ --as new --index my-index
     """
-    corpora = [read_corpus(source, folder, reading) for source in data]
+    reader = DataReader(folder, reading, named)
+    corpora = [reader.read(source).corpus for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
-    estimating = partial(estimate_left, folder, added, None, LLMSettings(), encoder=encoder, adds=True)
+    setting = LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers)
+    estimating = partial(estimate_left, folder, added, None, setting, encoder=encoder, adds=True)
     approve(estimating, consent.answer(budget, json))
     with Index.open(
         folder,
         encoder=encoder,
         store=store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=setting,
         wait_seconds=wait,
         create=True,
     ) as index:
@@ -64,10 +73,10 @@ def add(
         changed = index.add(corpora, source=named)
         index.build()
         command = None if index.manifest.parts else index.command("index", "--methods", "hybrid")
-        unknown = describe_unknown_words(index, changed, fit)
+        unknown = describe_unknown_words(index, changed, fit), describe_unknown_passages(index)
     if command:
         print_note(f"No method is built yet. Run: {command}")
-    for note in filter(None, (unknown, *describe_drafts(command_tally()))):
+    for note in filter(None, (*unknown, *describe_drafts(command_tally()))):
         print_note(note)
     value = {name: getattr(changed, name) for name in ("added", "changed", "unchanged", "reread")}
     skipped = [str(reason) for corpus in corpora for reason in corpus.skipped]

@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from ragindex._util.text import first_names, many
 from ragindex.cli.console import ask_consent, escape_markup, print_estimate, print_note, text_table, write_result
 from ragindex.cli.options import DryRunOption, YesOption
-from ragindex.counting import NoEstimateError
+from ragindex.counting import NoEstimateError, Repaid
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
 from ragindex.index.documents import Removals
@@ -66,12 +66,7 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
     asked. Raises UsageError if the user does not agree, and the errors of `estimating`.
     """
-    limit, estimates = read_limit(), list[Estimate]()
-    try:
-        estimates += estimating()
-    except (NoEstimateError, MissingExtraError, BrokenPluginError, ContractError) as error:
-        # a method is left out for these, unless it was named
-        print_note(f"What this may cost is not known: {error}")
+    limit, estimates = read_limit(), estimate_costs(estimating)
     if approval.dry_run:
         write_result(
             {"estimate": estimates_to_json(estimates)},
@@ -86,6 +81,16 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     if total.high > limit and not approval.yes and approval.budget is None:
         cost = f"This may cost {format_range(total.low, total.high)}, more than ${limit:g} ({CONFIRM_VARIABLE})."
         ask_consent(cost, "Go on?", _FLAGS, approval.json)
+
+
+def estimate_costs(estimating: Callable[[], Sequence[Estimate]]) -> list[Estimate]:
+    """Return what `estimating` does; if nothing can be estimated, nothing, after a note with the reason."""
+    try:
+        return list(estimating())
+    except (NoEstimateError, MissingExtraError, BrokenPluginError, ContractError) as error:
+        # a method is left out for these, unless it was named
+        print_note(f"What this may cost is not known: {error}")
+        return []
 
 
 def approve_removals(removals: Removals, allowed: bool, json: str | None) -> None:
@@ -122,6 +127,9 @@ def estimates_to_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
             "basis": one.basis,
             "methods": list(one.methods),
             "price_date": None if one.price_date is None else one.price_date.isoformat(),
+            "repaid": [
+                {"change": each.change, "answers": round(each.answers), "money": each.money} for each in one.repaid
+            ],
         }
         for one in estimates
     ]
@@ -157,10 +165,30 @@ def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
         tokens = many(total.tokens, "token")
         advice = "Set it in a price file named by RAGINDEX_PRICES."
         lines.append(f"No price is known for {first_names(total.unpriced)}; {tokens} in all. {advice}")
+    lines += _describe_repaid(estimates)
     for source, day in dict.fromkeys((one.price_source, one.price_date) for one in estimates if one.price_source):
         lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
     if not all(one.counted for one in estimates):
         lines.append("The model's tokenizer is not available: tokens are estimated from the number of characters.")
     if any(one.basis == "assumed" for one in estimates):
         lines.append("assumed: answers, and the rounds of agents, are taken to be about those of rules.")
+    return lines
+
+
+def _describe_repaid(estimates: Sequence[Estimate]) -> list[str]:
+    """Say how many answers were paid for under other settings, and what asking for them again costs."""
+    by_change: dict[tuple[str, bool], list[Repaid]] = {}
+    for repaid in (each for estimate in estimates for each in estimate.repaid):
+        by_change.setdefault((repaid.change, repaid.reusable), []).append(repaid)
+    lines = list[str]()
+    for (change, reusable), group in by_change.items():
+        costs = [each.money for each in group]
+        cost = "" if None in costs else f": about ${sum(money or 0.0 for money in costs):.4f}"
+        answers = many(round(sum(each.answers for each in group)), "answer")
+        keep = " --reuse-answers keeps them." if reusable else ""
+        verb, pronoun = ("was", "It is") if answers.startswith("1 ") else ("were", "They are")
+        lines.append(
+            f"{answers} of this index {verb} paid for under other settings: {change}. "
+            f"{pronoun} asked for again{cost}.{keep}"
+        )
     return lines

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import platform
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from ragindex.corpus.local_files import READ_SHARE
 from ragindex.encoders.sentence_transformer import describe_engine
 from ragindex.errors import MissingExtraError, RagindexError
 from ragindex.index.index import Index
+from ragindex.index.notes import describe_fit, describe_readers, describe_unknown_passages
 from ragindex.index.parts import require_working_default
 from ragindex.plugins import registry
 from ragindex.stores.lancedb.engine import check_processor
@@ -34,6 +35,7 @@ _EXTRAS = {  # extra: the module that it installs, and the feature that needs th
     "haystack": ("haystack", "ragindex.integrations.haystack"),
     "dspy": ("dspy", "ragindex.integrations.dspy"),
     "serve": ("mcp", "ragindex serve and ragindex mcp"),
+    "watch": ("watchfiles", "ragindex update --watch"),
 }
 _CHECKED_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores")
 _THIRD_PARTY_GROUPS: tuple[registry.PluginGroup, ...] = ("parts", "llms", "corpora", "commands")
@@ -72,7 +74,8 @@ def doctor(
 
     With --index, check an index instead: list its own files that have changed since they were written, the documents
     of which words are missing, the files that were left out when its folders were last read, and the passages that
-    are set aside because a model's charged answers about them cannot be used.
+    are set aside because a model's charged answers about them cannot be used. It also lists how old the encoder's fit
+    is, and which other processes have the index open.
 
     Example: ragindex doctor --index my-index
     """
@@ -102,15 +105,24 @@ def _check_index(folder: Path) -> list[tuple[str, str, str]]:
             (passage, name, reason) for name, failed in index.set_aside().items() for passage, reason in failed.items()
         ]
         left_out = {id: reason for source in index.manifest.sources.values() for id, reason in source.left_out.items()}
+        readers = describe_readers(index)
+        fit, unknown = index.fit_state(), describe_unknown_passages(index)
         kept_documents = left_out.keys() & {place for id in documents.sources() for place in list_places(id)}
     sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
     return [
         ("index", "damaged" if changed else "ok", sizes),
+        *([("fit", "old" if unknown else "ok", unknown or describe_fit(fit))] if fit else []),
+        *((row["reader"], "has it open", _describe_reading(row)) for row in readers),
         *(("index", "damaged", f"{wrong}. {durable_files.repair_hint(folder)}") for wrong in changed),
         *((id, "read in part", f"to {100 * share:.0f} %") for id, share in sorted(shares.items())),
         *((id, "kept as it was" if id in kept_documents else "left out", reason) for id, reason in left_out.items()),
         *((passage, _ASIDE, f"{name}: {reason}") for passage, name, reason in sorted(aside)),
     ]
+
+
+def _describe_reading(reader: Mapping[str, str | None]) -> str:
+    since = f" since {reader['since']}" if reader["since"] else ""
+    return f"It reads {reader['reads']}{since}. {reader['advice']}".rstrip()
 
 
 def check_installation() -> list[tuple[str, str, str]]:

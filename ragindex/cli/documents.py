@@ -1,5 +1,6 @@
 """Helpers for commands that change documents: reading DATA, and reporting what was left out."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ from ragindex.cli.console import print_note
 from ragindex.cli.options import (
     EncodingOption,
     ExcludeOption,
+    ForgetOption,
     FormatOption,
     IncludeOption,
     MaxFileOption,
     OcrOption,
+    RefOption,
     RowsOption,
     SkipBadOption,
+    SkipStubsOption,
 )
 from ragindex.corpus import (
     Corpus,
@@ -24,10 +28,10 @@ from ragindex.corpus import (
     describe_left_out,
     read_selected,
 )
-from ragindex.corpus.local_files import MAX_FILE_MB
-from ragindex.corpus.readers.rows import parse_rows
+from ragindex.corpus.file_selection import DataReading, NamedOptions
 from ragindex.errors import LeftOutError
-from ragindex.index.manifest import require_apart
+from ragindex.index.manifest import read_manifest, require_apart
+from ragindex.index.readings import find_commit, find_reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +43,87 @@ class ReadingOptions:
     include: IncludeOption = None
     exclude: ExcludeOption = None
     encoding: EncodingOption = None
-    max_file_mb: MaxFileOption = MAX_FILE_MB
-    ocr: OcrOption = False
+    max_file_mb: MaxFileOption = None
+    ocr: OcrOption = None
     rows: RowsOption = None
+    skip_stubs: SkipStubsOption = None
+
+    @property
+    def named(self) -> NamedOptions:
+        """The options that the command names."""
+        chosen = (self.include, self.exclude, self.encoding, self.max_file_mb, self.ocr, self.rows, self.skip_stubs)
+        return NamedOptions(*chosen)
 
     def select_files(self) -> FileSelection:
         """Return which files of a folder are read, and how. Raises UsageError."""
-        include, exclude = tuple(self.include or ()), tuple(self.exclude or ())
-        return FileSelection(include, exclude, self.encoding, self.max_file_mb, self.ocr, parse_rows(self.rows))
+        return self.named.change(FileSelection())
 
 
-def read_corpus(data: str, folder: Path, reading: ReadingOptions) -> Corpus:
-    """Read the documents of DATA for the index in `folder`; print notes on ignored and duplicate ones.
+@dataclass(frozen=True, slots=True)
+class SourceOptions(ReadingOptions):
+    """How the documents of DATA are read into an index, which remembers it."""
 
-    Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
+    ref: RefOption = None
+    forget_options: ForgetOption = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadData:
+    """The documents of DATA, with the options that an index remembered of it before (None: nothing)."""
+
+    data: str
+    corpus: Corpus
+    before: DataReading | None = None
+
+    @property
+    def changed_options(self) -> str:
+        """How the documents are read otherwise than before, as flags; "" if they are not."""
+        now = self.corpus.reading
+        if self.before is None or now is None:
+            return ""
+        flags = [shlex.join(options.selection.flags()) or "no options" for options in (self.before, now)]
+        return f"{flags[1]} instead of {flags[0]}" if flags[0] != flags[1] else ""
+
+
+@dataclass(frozen=True, slots=True)
+class DataReader:
+    """Reads DATA for the index in `folder`: with the options of the command, and with those remembered of a source.
+
+    `name` is that of the source (`--as`).
     """
-    selection = reading.select_files()
-    corpus = read_selected(data, format=reading.format, skip_bad=reading.skip_bad, selection=selection)
-    require_apart(folder, data, corpus)
+
+    folder: Path
+    options: SourceOptions
+    name: str = ""
+
+    def read(self, data: str) -> ReadData:
+        """Read the documents of DATA; print notes on ignored and duplicate ones, and on options that are remembered.
+
+        Raises the errors of `ragindex.read`, and UsageError if DATA and the index contain one another.
+        """
+        manifest, options = read_manifest(self.folder), self.options
+        known = {} if manifest is None else manifest.sources
+        remembered = find_reading(known, data, self.name, options.ref)
+        before = remembered.options if remembered else None
+        base = before if before is not None and not options.forget_options else DataReading(data)
+        selection = options.named.change(base.selection)
+        if options.named.change(FileSelection(inside=selection.inside)) != selection:  # not all options are named
+            print_note(f"{data} is read as before: {shlex.join(selection.flags())}")
+        corpus = read_selected(
+            data,
+            format=options.format or base.format,
+            skip_bad=base.skip_bad if options.skip_bad is None else options.skip_bad,
+            selection=selection,
+            ref=options.ref or base.ref or None,
+            since="" if remembered is None else find_commit(known[remembered.source], selection),
+        )
+        require_apart(self.folder, data, corpus)
+        print_reading_notes(corpus)
+        return ReadData(data, corpus, before)
+
+
+def print_reading_notes(corpus: Corpus) -> None:
+    """Print notes on the files that are ignored, read in another encoding, or twice the same."""
     for note in (
         *describe_encodings(corpus.encodings),
         *describe_ignored(corpus.ignored, corpus.unread),
@@ -65,7 +132,6 @@ def read_corpus(data: str, folder: Path, reading: ReadingOptions) -> Corpus:
         print_note(note)
     if corpus.repeats:
         print_note(f"ignored: {many(corpus.repeats, 'duplicate document')}")
-    return corpus
 
 
 def report_skipped(corpora: Sequence[Corpus], skip_bad: bool | None) -> None:

@@ -1,27 +1,29 @@
 """The command `index`: update an index to its documents, and build methods over them."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
 from ragindex.cli.approval import Consent, approve, approve_removals
+from ragindex.cli.building import build_methods, collect_figures, collect_fit, list_notes
 from ragindex.cli.console import (
     command_spending,
-    command_tally,
     escape_markup,
     stdout,
     text_table,
     write_result,
 )
-from ragindex.cli.documents import ReadingOptions, read_corpus, report_skipped
+from ragindex.cli.documents import DataReader, ReadData, SourceOptions, report_skipped
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
+    AllowRemovalsOption,
     AsOption,
     BudgetOption,
     ChunkingOption,
@@ -31,6 +33,8 @@ from ragindex.cli.options import (
     LanguageOption,
     LlmOption,
     NoCacheOption,
+    RetryFailedOption,
+    ReuseAnswersOption,
     SeedOption,
     StoreOption,
     WaitOption,
@@ -41,21 +45,16 @@ from ragindex.errors import UsageError
 from ragindex.estimate_left import estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
-from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
 from ragindex.index.notes import (
-    describe_drafts,
-    describe_full_vocabulary,
-    describe_unknown_words,
     format_changes,
-    format_part_notes,
-    list_part_details,
     require_records,
 )
-from ragindex.index.parts import TRIPLES, list_working_methods, require_reader, require_working, uses_encoder
+from ragindex.index.parts import TRIPLES, require_reader, require_working
 from ragindex.index.repair import move_aside
-from ragindex.index.sync import finished_parts, parts_to_update
-from ragindex.interfaces import Part, Scheme
+from ragindex.index.sync import BuildResult, finished_parts
+from ragindex.index.updating import SourceDocuments, update_index, update_to_json
+from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
@@ -72,6 +71,7 @@ class OpeningOptions:
     llm: LlmOption = None
     budget: BudgetOption = None
     no_cache: NoCacheOption = False
+    reuse_answers: ReuseAnswersOption = False
     store: StoreOption = None
     seed: SeedOption = None
     wait: WaitOption = 0.0
@@ -95,18 +95,13 @@ class BuildingOptions:
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit the encoder to all documents again, and build its vectors again.")
     ] = False
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", help="Ask again about passages that are set aside after two charged, unusable answers."
-        ),
-    ] = False
+    retry_failed: RetryFailedOption = False
 
 
 @with_groups
 def index(
     folder: IndexOption,
-    reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")],
+    reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
     opening: Annotated[OpeningOptions, group_of(OpeningOptions, "Index and models")],
     consent: Annotated[Consent, group_of(Consent)],
     building: Annotated[BuildingOptions, group_of(BuildingOptions, "Building")],
@@ -116,9 +111,7 @@ def index(
         typer.Option(metavar="a,b", help="Methods to build besides what is built. Default: hybrid, if nothing is."),
     ] = None,
     named: AsOption = "",
-    allow_removals: Annotated[
-        bool, typer.Option("--allow-removals", help="Do not ask before many documents of a source are removed.")
-    ] = False,
+    allow_removals: AllowRemovalsOption = False,
     json: JsonOption = None,
 ) -> None:
     """Build methods over the documents of DATA, and update everything that is built to them.
@@ -129,6 +122,7 @@ def index(
 
     Example: ragindex index my-documents/ --index my-index --methods bm25,hybrid
     """
+    started = time.monotonic()
     schemes = _choose_methods(methods, folder, building.rebuild)
     wanted_chunking = None if opening.chunking is None else _parse_chunking(opening.chunking)
     if building.triples is not None:
@@ -136,14 +130,16 @@ def index(
     with use_workers(building.workers):
         if building.rebuild and not consent.dry_run:
             move_aside(folder)
-        corpus = None if data is None else read_corpus(data, folder, reading)
+        read_data = None if data is None else DataReader(folder, reading, named).read(data)
+        corpus = None if read_data is None else read_data.corpus
         estimating = partial(
             estimate_left,
             folder,
             corpus,
             {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(),
+            LLMSettings(reuse_answers=opening.reuse_answers),
             updates=True,
+            refit=building.refit,
             encoder=opening.encoder,
             llm=opening.llm,
             language=opening.language,
@@ -162,25 +158,21 @@ def index(
         language=opening.language,
         chunking=_choose_chunking(existing, corpus, wanted_chunking),
         seed=opening.seed,
-        llm_settings=LLMSettings(budget=parse_budget(opening.budget)),
+        llm_settings=LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers),
         wait_seconds=opening.wait,
         keep_calls=not opening.no_cache,
     ) as index:
         if existing is not None and wanted_chunking is not None:
             index.rechunk(wanted_chunking)
         asking = partial(approve_removals, allowed=allow_removals, json=json)
-        changed = None if corpus is None else index.replace(corpus, source=named, announce=asking)
-        if building.triples is not None:
-            index.import_part(TRIPLES, building.triples)
-        fit = index.encoder_id
-        with use_workers(building.workers):
-            refitted = _build(index, schemes, building.refit, building.retry_failed)
+        given = [] if corpus is None else [SourceDocuments(data or "", (corpus,), named=named)]
+        fit, notes = index.encoder_id, list[str]()
+        report = update_index(index, given, partial(_build, index, schemes, building, notes), asking, started)
+        changed = report.changes if given else None
         built = finished_parts(index, schemes)
-        parts, counts = _collect_figures(index, built), index.counts()
-        unknown = describe_unknown_words(index, changed or DocumentChanges(), fit)
-        full = describe_full_vocabulary(index, built, fit)
-        notes = [*refitted, *format_part_notes(index, built), *list_part_details(index, built)]
-        notes += [*filter(None, (unknown, full)), *describe_drafts(command_tally())]
+        parts, counts = collect_figures(index, built), index.counts()
+        notes += list_notes(index, built, report, fit)
+        fit_state, fit_sentences = collect_fit(index, built)
         require_records(index, built)
         command = index.command("search", "…", *(["--method", registry.label(schemes[0])] if schemes else []))
     value = {
@@ -188,26 +180,45 @@ def index(
         "documents": counts.documents,
         "passages": counts.passages,
         "parts": {name: {"seconds": f.seconds, "bytes": f.bytes, "search": f.search} for name, f in parts.items()},
+        "fit": fit_state,
         "notes": notes,
         "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
     }
     counted = ("added", "changed", "removed", "unchanged", "reread")
     value |= {} if changed is None else {"changed": {name: getattr(changed, name) for name in counted}}
+    value |= {"update": update_to_json(report)}
 
     def show() -> None:
         sizes = f"{many(counts.documents, 'document')}, {many(counts.passages, 'passage')}"
         stdout().print(escape_markup(f"{sizes} in {folder}"))
-        if changed is not None:
-            stdout().print(escape_markup(f"{data}: {format_changes(changed)}"), soft_wrap=True)
+        for line in () if read_data is None else _describe_changes(read_data, report.changes):
+            stdout().print(escape_markup(line), soft_wrap=True)
         rows = [(name, f"{f.seconds:.1f}", f"{f.bytes / 1e6:.1f}", f.search) for name, f in parts.items()]
         stdout().print(text_table(("part", "seconds", "MB", "search"), rows))
-        for note in notes:
+        for note in [*fit_sentences, *notes]:
             stdout().print(escape_markup(note), soft_wrap=True)
         stdout().print(f"Next: {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json, show)
     report_skipped([] if corpus is None else [corpus], reading.skip_bad)
+
+
+def _build(index: Index, schemes: Sequence[Scheme], building: BuildingOptions, notes: list[str]) -> BuildResult:
+    if building.triples is not None:
+        index.import_part(TRIPLES, building.triples)
+    with use_workers(building.workers):
+        result, of_fits = build_methods(index, schemes, building.refit, building.retry_failed)
+    notes += of_fits
+    return result
+
+
+def _describe_changes(read_data: ReadData, changes: DocumentChanges) -> list[str]:
+    """Return what has changed in the documents of DATA, and what reading them by other options than before did."""
+    lines = [f"{read_data.data}: {format_changes(changes)}"]
+    if options := read_data.changed_options:
+        lines.append(f"{read_data.data} is read with {options}: {changes.added:,} added, {changes.removed:,} removed")
+    return lines
 
 
 def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Scheme]:
@@ -234,50 +245,3 @@ def _choose_chunking(
     if wanted is not None:
         return wanted if existing is None else "default"
     return "default" if corpus is None else sources.choose_chunking(existing, corpus)
-
-
-def _build(index: Index, schemes: Sequence[Scheme], refit: bool, retry_failed: bool) -> list[str]:
-    """Build methods, and what is built already; with `refit`, fit the encoder first. Return notes on that."""
-    updated = finished_parts(index, schemes) if schemes else parts_to_update(index)
-    if not refit:
-        index.build(*updated, *schemes, retry_failed=retry_failed)
-        return []
-    before = index.encoder_id
-    index.refit()
-    wanted, others = _divide_parts(updated)
-    index.build(*wanted, *schemes, retry_failed=retry_failed)
-    left = [registry.label(part) for part in others if uses_encoder(part)]
-    notes = [_describe_refit(index, wanted, before)]
-    return [*notes, f"Not built again, as no method is complete with it: {', '.join(left)}."] if left else notes
-
-
-def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Part[Any]]]:
-    """Return the parts of methods that are built, and those that no method uses as long as its other parts are missing.
-
-    A method counts as built if a part of the name of each of its parts is. Parts of methods that have no default
-    parameters are wanted.
-    """
-    methods = [{registry.name_of(part) for part in needed} for needed in list_working_methods().values()]
-    there = {registry.name_of(part) for part in parts}
-    built = {name for needed in methods if needed <= there for name in needed}
-    known = {name for needed in methods for name in needed}
-    others = [part for part in parts if registry.name_of(part) in known - built]
-    return [part for part in parts if part not in others], others
-
-
-def _describe_refit(index: Index, wanted: Sequence[Part[Any]], before: str | None) -> str:
-    """Say what was fitted and built again, and how long it took."""
-    fit = index.fit_figures()
-    fitted = f"{index.encoder_name} was fitted again{'' if fit is None else f' in {fit.seconds:.1f} s'}"
-    if index.encoder_id == before:
-        return f"{fitted}, and nothing has changed by it."
-    again = [index.figures(part) for part in wanted if uses_encoder(part)]
-    times = ", ".join(f"{built.name} {built.seconds:.1f} s" for built in again) or "nothing"
-    return f"{fitted}, and built again: {times}."
-
-
-def _collect_figures(index: Index, built: Sequence[Part[Any]]) -> dict[str, PartFigures]:
-    """Return time and size of each part by label, and of the encoder's fit if a part uses the encoder."""
-    parts = {registry.label(part): part for part in built}
-    fit = index.fit_figures() if any("encoder" in part.uses for part in parts.values()) else None
-    return {name: index.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})

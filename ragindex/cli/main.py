@@ -16,7 +16,7 @@ from ragindex.errors import RagindexError
 
 _GROUP = "ragindex.commands"
 _BUILT_IN = (
-    *("methods", "read", "index", "search", "ask", "add"),
+    *("methods", "read", "index", "update", "search", "ask", "add"),
     *("remove", "export", "parts", "repair", "cache", "use", "doctor"),
     *("serve", "mcp", "spending", "new-plugin"),
 )

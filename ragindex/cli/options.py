@@ -49,6 +49,14 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say what this may cost, and end: nothing is done and nothing is paid.")
 ]
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write cached LLM responses.")]
+ReuseAnswersOption = Annotated[
+    bool,
+    typer.Option(
+        "--reuse-answers",
+        help="Keep answers of the same model that were paid for under other settings: another address, temperature, "
+        "seed, structure or prompt.",
+    ),
+]
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="F", help="Format of DATA. Default: detected from its files.")
 ]
@@ -71,9 +79,25 @@ EncodingOption = Annotated[
     str | None, typer.Option("--encoding", metavar="E", help="Encoding of text files. Default: detected.")
 ]
 MaxFileOption = Annotated[
-    float, typer.Option("--max-file-mb", metavar="MB", help="Leave out larger files, and say so.")
+    float | None, typer.Option("--max-file-mb", metavar="MB", help="Leave out larger files, and say so. Default: 50.")
 ]
-OcrOption = Annotated[bool, typer.Option("--ocr", help="Recognise the text of scanned pages in PDF files.")]
+OcrOption = Annotated[
+    bool | None, typer.Option("--ocr/--no-ocr", help="Recognise the text of scanned pages in PDF files.")
+]
+SkipStubsOption = Annotated[
+    bool | None,
+    typer.Option("--skip-stubs/--keep-stubs", help="Leave out pages that only say where their content has moved."),
+]
+RefOption = Annotated[
+    str | None,
+    typer.Option("--ref", metavar="REF", help="Read DATA, a clone or a folder in one, at this branch, tag or commit."),
+]
+ForgetOption = Annotated[
+    bool,
+    typer.Option(
+        "--forget-options", help="Read DATA with the options of this command alone, not with those remembered of it."
+    ),
+]
 RowsOption = Annotated[
     str | None,
     typer.Option(
@@ -101,4 +125,13 @@ WorkersOption = Annotated[
 ]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", metavar="S", help="Seed of all random choices. Default: the index's seed.")
+]
+AllowRemovalsOption = Annotated[
+    bool, typer.Option("--allow-removals", help="Do not ask before many documents of a source are removed.")
+]
+RetryFailedOption = Annotated[
+    bool,
+    typer.Option(
+        "--retry-failed", help="Ask again about passages that are set aside after two charged, unusable answers."
+    ),
 ]

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -12,13 +12,15 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ragindex._util.text import many
-from ragindex.cli.console import stdout, strip_controls, text_table, write_result
+from ragindex.cli.console import escape_markup, stdout, strip_controls, text_table, write_result
 from ragindex.cli.options import EncoderOption, IndexOption, JsonOption
 from ragindex.errors import MissingPartError, UnknownNameError, UsageError
 from ragindex.index.figures import Disk
 from ragindex.index.index import Index
 from ragindex.index.manifest import PartRecord
+from ragindex.index.notes import describe_fit, describe_readers, describe_unknown_passages
 from ragindex.index.parts import list_working_methods
+from ragindex.index.updating import read_outcome
 from ragindex.interfaces import Collection, Part
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.plugins import registry
@@ -97,7 +99,10 @@ def _list_parts(index: Index, name: str | None, json: str | None) -> None:
         raise _make_missing_error(index, name)
     rows = sorted((_build_row(index, key, record) for key, record in records), key=lambda row: (row["part"], row["id"]))
     sources = [] if name is not None else index.sources()
-    disk = index.disk()
+    outcome = None if name is not None else read_outcome(index.folder)
+    disk, fit = index.disk(), index.fit_state()
+    fit_sentences = [] if fit is None else [*filter(None, (describe_fit(fit), describe_unknown_passages(index)))]
+    readers = describe_readers(index)
     none = f"No part is built. Run: {index.command('index', '--methods', 'hybrid')}"
 
     def show() -> None:
@@ -111,15 +116,32 @@ def _list_parts(index: Index, name: str | None, json: str | None) -> None:
             )
             for row in rows
         ]
-        columns = ("part", "encoder", "records", "MB", "seconds")
-        stdout().print(text_table(columns, cells) if rows else none)
+        part_columns = ("part", "encoder", "records", "MB", "seconds")
+        stdout().print(text_table(part_columns, cells) if rows else none)
         if sources:
-            fields = ("name", "documents", "prefix", "format", "root")
-            source_cells = [tuple(str(source[field]) for field in fields) for source in sources]
-            stdout().print(text_table(("source", "documents", "ids begin with", "format", "from"), source_cells))
+            columns = {"name": "source", "documents": "documents", "prefix": "ids begin with", "format": "format"}
+            columns |= {"root": "from"} | ({"options": "read with"} if any(each["options"] for each in sources) else {})
+            source_cells = [tuple(str(source[field]) for field in columns) for source in sources]
+            stdout().print(text_table(tuple(columns.values()), source_cells))
+        if outcome and outcome.failure:
+            failed = f"the last update failed ({outcome.finished}): {outcome.failure}"
+            stdout().print(Text(strip_controls(failed)), soft_wrap=True)
         stdout().print(text_table(("on disk", "MB"), _build_disk_rows(disk)))
+        if readers:
+            reader_cells = [
+                tuple(row[field] or "" for field in ("reader", "since", "reads", "advice")) for row in readers
+            ]
+            stdout().print(text_table(("open in", "since", "reads", ""), reader_cells))
+        for sentence in fit_sentences:
+            stdout().print(escape_markup(sentence), soft_wrap=True)
 
-    value = {"parts": rows, "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)}}
+    value = {
+        "parts": rows,
+        "fit": fit and fit.as_json(),
+        "disk": {"serving": dict(disk.serving), "apart": dict(disk.apart)},
+        "readers": readers,
+    }
+    value |= {} if outcome is None else {"last_update": asdict(outcome)}
     write_result(value | ({} if name is not None else {"sources": sources}), json, show)
 
 

@@ -17,8 +17,9 @@ from ragindex.cli.console import print_note, stdout, strip_controls, text_table,
 from ragindex.cli.options import EncodingOption, ExcludeOption, IncludeOption, JsonOption, MaxFileOption, OcrOption
 from ragindex.corpus import FileSelection
 from ragindex.corpus.corpus import describe_ignored, describe_left_out
+from ragindex.corpus.file_selection import NamedOptions
 from ragindex.corpus.json_reader import Problems
-from ragindex.corpus.local_files import MAX_FILE_MB, is_taken_whole, list_folder, name_file, name_reader_of, read_files
+from ragindex.corpus.local_files import is_taken_whole, list_folder, name_file, name_reader_of, read_files
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.meter import find_words
 from ragindex.errors import DataError, UsageError
@@ -32,7 +33,7 @@ def read(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     encoding: EncodingOption = None,
-    max_file_mb: MaxFileOption = MAX_FILE_MB,
+    max_file_mb: MaxFileOption = None,
     ocr: OcrOption = False,
     show: Annotated[
         str | None, typer.Option("--show", metavar="FILE", help="Print what is read of this file of the folder.")
@@ -45,7 +46,7 @@ def read(
 
     Example: ragindex read my-documents/ --show report.docx
     """
-    selection = FileSelection(tuple(include or ()), tuple(exclude or ()), encoding, max_file_mb, ocr)
+    selection = NamedOptions(include, exclude, encoding, max_file_mb, ocr).change(FileSelection())
     if not data.exists():
         raise DataError("a folder or a file", "no such path", path=data)
     problems, root = Problems(skip_bad=True), data if data.is_dir() else data.parent

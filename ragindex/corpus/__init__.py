@@ -12,9 +12,10 @@ if TYPE_CHECKING:
         describe_ignored,
         describe_left_out,
     )
+    from ragindex.corpus.file_selection import FileSelection
     from ragindex.corpus.formats import FORMATS, read, read_selected, recognise_format
     from ragindex.corpus.json_reader import LeftOut
-    from ragindex.corpus.local_files import SUFFIXES, FileSelection
+    from ragindex.corpus.local_files import SUFFIXES
     from ragindex.corpus.readers.rows import Rows
     from ragindex.types import Chunking
 
@@ -45,7 +46,8 @@ _LAZY = {
     ),
     **dict.fromkeys(("FORMATS", "read", "read_selected", "recognise_format"), "ragindex.corpus.formats"),
     "LeftOut": "ragindex.corpus.json_reader",
-    **dict.fromkeys(("SUFFIXES", "FileSelection"), "ragindex.corpus.local_files"),
+    "FileSelection": "ragindex.corpus.file_selection",
+    "SUFFIXES": "ragindex.corpus.local_files",
     "Chunking": "ragindex.types",
     "Rows": "ragindex.corpus.readers.rows",
 }

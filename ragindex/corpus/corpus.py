@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ragindex._util.canonical import digest, metadata_json
 from ragindex._util.ids import describe_control, is_row
@@ -14,6 +14,9 @@ from ragindex.corpus.json_reader import Item, LeftOut, Problems, format_value
 from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.errors import DataError
 from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
+
+if TYPE_CHECKING:
+    from ragindex.corpus.file_selection import DataReading
 
 _NAMED = 3
 MOST_LISTED = 19
@@ -45,7 +48,8 @@ class Corpus:
     the folder that ids are relative to or of the data set's file, or the name of a generated corpus; "" for documents
     made by a program. If `only` is set, only that file of the folder was read. `notes` are other remarks on what was
     read. `unread` maps the files and folders that were passed over to the reasons, and `files` the ids of documents to
-    hashes of their files.
+    hashes of their files. `reading` says how it was read, so that an index can read it again;
+    `untouched` are the files that were not, as they are what they were when the index read them.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Corpus:
     notes: tuple[str, ...] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    reading: "DataReading | None" = None
+    untouched: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         left_out = f"; left out: {len(self.skipped):,} (see skipped)" if self.skipped else ""

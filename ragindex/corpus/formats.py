@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ragindex._util.durable_files import expand_home
 from ragindex._util.ids import ROW_SUFFIXES
+from ragindex._util.redaction import hide_secrets
 from ragindex._util.text import describe_near, find_near_names, find_near_paths, first_names, many, suggest_names
 from ragindex.corpus.benchmarks import (
     find_file_pair,
@@ -28,11 +29,12 @@ from ragindex.corpus.benchmarks import (
     read_quality,
 )
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
+from ragindex.corpus.file_selection import MAX_FILE_MB, DataReading, FileSelection
+from ragindex.corpus.git_source import FORMAT as GIT
+from ragindex.corpus.git_source import parse_address, read_repository
 from ragindex.corpus.json_reader import Problems, read_first_item
 from ragindex.corpus.local_files import (
-    MAX_FILE_MB,
     SUFFIXES,
-    FileSelection,
     FolderListing,
     PassedOver,
     is_file_within,
@@ -95,6 +97,8 @@ def read(
     max_file_mb: float = MAX_FILE_MB,
     ocr: bool = False,
     rows: bool | str | Rows | None = None,
+    skip_stubs: bool = False,
+    ref: str | None = None,
 ) -> Corpus:
     """Read the documents of a file or folder; the format is detected unless `format` names it (see FORMATS).
 
@@ -105,7 +109,8 @@ def read(
     data set (BEIR, HippoRAG, MuSiQue, ...). If the path does not exist and has the form NAME:REST, such as world:1k,
     the plugin NAME generates the corpus. `include`, `exclude`, `encoding`, `max_file_mb` and `ocr` say which files
     of a folder are read, and how (FileSelection). With `rows=True`, or `rows=Rows(...)`, each row of a table (CSV,
-    JSON, a spreadsheet, Parquet) is a document FILE/ROW.
+    JSON, a spreadsheet, Parquet) is a document FILE/ROW. With `skip_stubs`, pages whose content has moved are left out.
+    `git+file:///CLONE`, or a path in a clone with `ref` (a branch, tag or commit), is read from that commit.
 
     Files of a folder that cannot be read are left out with a LeftOutWarning, and `Corpus.skipped` names each
     with the reason. An item of a data set that cannot be read raises DataError, with file and line: without it, it is
@@ -114,10 +119,13 @@ def read(
     has no such columns, and DataError if no document can be read.
     """
     corpus = read_selected(
-        expand_home(path),
+        path if str(path).startswith("git+") else expand_home(path),
         format=format,
         skip_bad=skip_bad,
-        selection=FileSelection(tuple(include), tuple(exclude), encoding, max_file_mb, ocr, parse_rows(rows)),
+        ref=ref,
+        selection=FileSelection(
+            tuple(include), tuple(exclude), encoding, max_file_mb, ocr, parse_rows(rows), skip_stubs
+        ),
     )
     if corpus.skipped and skip_bad is None:
         what = many(len(corpus.skipped), "file that cannot be read is", "files that cannot be read are")
@@ -126,16 +134,30 @@ def read(
 
 
 def read_selected(
-    path: Path | str, *, format: str | None, skip_bad: bool | None, selection: FileSelection | None = None
+    path: Path | str,
+    *,
+    format: str | None,
+    skip_bad: bool | None,
+    selection: FileSelection | None = None,
+    ref: str | None = None,
+    since: str = "",
 ) -> Corpus:
-    """Read documents as `read` does, with the selection of files as one value (None: all)."""
+    """Read documents as `read` does, with the selection of files as one value (None: all).
+
+    Of a git repository, files that have not changed since the commit `since` are not read.
+    """
     selection = selection or FileSelection()
+    if (address := parse_address(str(path), ref)) is not None:
+        if format not in (None, GIT):
+            raise UsageError(f"Files of a repository have no format of a data set. Omit --format. Got {format!r}.")
+        return read_repository(address, ref=ref, skip_bad=skip_bad, selection=selection, since=since)
     path, generated = Path(path), _generate_corpus(str(path), format)
     if generated is not None:
         _require_no_selection(generated.format, selection)
-        return generated
+        return replace(generated, reading=DataReading(hide_secrets(str(path)), None, skip_bad))
     if format is None and selection.rows is not None and path.is_file() and path.suffix.lower() in ROW_SUFFIXES:
         format = "folder"
+    named_format = format
     format = recognise_format(path) if format is None else _check_format(path, format)
     problems = Problems(format == "folder" if skip_bad is None else skip_bad)
     listing, notes = FolderListing(), tuple[str, ...]()
@@ -162,6 +184,7 @@ def read_selected(
         notes=notes,
         unread=listing.unread(),
         files=listing.digests,
+        reading=DataReading(os.path.abspath(path), named_format, skip_bad, selection),
     )
 
 
@@ -169,7 +192,7 @@ def _require_no_selection(format: str, selection: FileSelection) -> None:
     if selection != FileSelection():
         raise UsageError(
             f"Files can be selected from folders. This is the format {format}: omit --include, --exclude, --encoding, "
-            "--max-file-mb, --ocr and --rows."
+            "--max-file-mb, --ocr, --rows and --skip-stubs."
         )
 
 
@@ -226,7 +249,7 @@ def _generate_corpus(written: str, format: str | None) -> Corpus | None:
     if format is not None:
         raise UsageError(f"{written} is generated and has no format. Omit --format. Got {format!r}.")
     corpus: Corpus = registry.load_plugin("corpora", name)(written)
-    return replace(corpus, root=corpus.root or written)
+    return replace(corpus, root=hide_secrets(corpus.root or written))
 
 
 def _find_origin(path: Path, format: str) -> tuple[Path, str]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -18,10 +17,11 @@ from typing import Literal, TypeAlias
 import regex
 
 from ragindex._util.distribution import require_all_installed
-from ragindex._util.ids import ROW_SUFFIXES, is_row
+from ragindex._util.ids import is_row
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import MAX_NAMED, first_names
 from ragindex.corpus.corpus import MOST_LISTED, NO_TEXT, Gathered, RawDocument, explain_ignored, gather, name_files
+from ragindex.corpus.file_selection import FileSelection
 from ragindex.corpus.json_reader import Item, Problems, read_bounded, unreadable_error
 from ragindex.corpus.readers import DOCUMENT_SUFFIXES, READERS, name_reader
 from ragindex.corpus.readers.content import FileContent
@@ -29,16 +29,14 @@ from ragindex.corpus.readers.meter import LEAST_SHARE
 from ragindex.corpus.readers.pdf import OCR_PACKAGES
 from ragindex.corpus.readers.plain_text import read_source_code, read_text
 from ragindex.corpus.readers.process import ReadingLimits
-from ragindex.corpus.readers.rows import Rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.corpus.reading_processes import ReadingProcesses
-from ragindex.errors import DataError, UsageError
+from ragindex.corpus.stubs import describe_stubs, is_stub
+from ragindex.errors import DataError
 from ragindex.types import MODIFIED, MetadataValue
 
 SUFFIXES = tuple(READERS)
 """The suffixes of files that can be read."""
-MAX_FILE_MB = 50.0
-"""Default of the largest file that is read, in megabytes (10^6 bytes)."""
 _TEXT_NAMES = frozenset(
     (
         *("AUTHORS", "CHANGELOG", "CHANGES", "CONTRIBUTING", "COPYING", "Dockerfile", "HISTORY", "INSTALL", "LICENCE"),
@@ -46,50 +44,13 @@ _TEXT_NAMES = frozenset(
     )
 )
 _HEADER_BYTES = 4096
-_OCR_SECONDS, _OCR_MEMORY = 3_600, 4_000_000_000  # a page takes seconds
+OCR_LIMITS = ReadingLimits(3_600, 4_000_000_000)  # a page takes seconds
 READ_SHARE = "read_share"
 """Metadata key of the share of a file's words that was read, where it is too low."""
 _SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
 PassedOver: TypeAlias = Literal["links", "outside", "special", "generated"]
 """Why a walk passes over a link to a folder, a link out of the folder, a file without content, a generated folder."""
-_GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
-
-
-@dataclass(frozen=True, slots=True)
-class FileSelection:
-    """Which files of a folder are read, and how.
-
-    `include` and `exclude` are patterns as of the shell (`*.md`, `drafts/*`), compared with the path in the folder and
-    with the file's name; a file is read if it matches one of `include` (empty: all) and none of `exclude`. `encoding`
-    is that of text files (None: detected), `max_file_mb` the largest size in megabytes, and `ocr` whether the text of
-    scanned pages is recognised. With `rows` each row of a table is a document. Raises UsageError.
-    """
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    encoding: str | None = None
-    max_file_mb: float = MAX_FILE_MB
-    ocr: bool = False
-    rows: Rows | None = None
-
-    def __post_init__(self) -> None:
-        check_encoding(self.encoding)
-        if not self.max_file_mb > 0:
-            raise UsageError(f"The largest size of a file must be more than 0 megabytes. Got {self.max_file_mb!r}.")
-
-    def allows(self, id: str) -> bool:
-        """Return whether the file with this path in the folder is to be read."""
-        return (not self.include or _matches(id, self.include)) and not _matches(id, self.exclude)
-
-    def reads(self, suffix: str) -> bool:
-        """Return whether files with this suffix are read."""
-        return suffix in READERS or (self.rows is not None and suffix in ROW_SUFFIXES)
-
-
-def _matches(id: str, patterns: Sequence[str]) -> bool:
-    name = id.rpartition("/")[2]
-    composed = [unicodedata.normalize("NFC", pattern) for pattern in patterns]  # as ids are
-    return any(fnmatchcase(id, pattern) or fnmatchcase(name, pattern) for pattern in composed)
+GENERATED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages"))
 
 
 @dataclass(slots=True)
@@ -102,9 +63,13 @@ class FolderListing:
     links: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     special: list[str] = field(default_factory=list)
+    submodules: list[str] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
+    stubs: list[str] = field(default_factory=list)
+    """The pages that were read and only say where their content is now."""
+    skipped_stubs: list[str] = field(default_factory=list)
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What readers say of files that they read, by name."""
     digests: dict[str, str] = field(default_factory=dict)
@@ -117,6 +82,7 @@ class FolderListing:
             "links to folders, which are not followed": self.links,
             "links to files outside of the folder": self.outside,
             "named pipes, devices and sockets": self.special,
+            "submodules": self.submodules,
         }
 
     @property
@@ -126,6 +92,7 @@ class FolderListing:
             "generated files": self.generated,
             "empty files of source code": self.empty,
             "files of questions": self.questions,
+            "pages whose content has moved": self.skipped_stubs,
         }
 
     def notes(self) -> tuple[str, ...]:
@@ -135,7 +102,9 @@ class FolderListing:
         if len(remarks) > MOST_LISTED:
             more = f"and {len(remarks) - MAX_NAMED:,} more notes on files. All of them: ragindex read FOLDER"
             remarks = [*remarks[:MAX_NAMED], more]
-        return (*([f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []), *passed, *remarks)
+        excluded = [f"excluded: {_count_files(len(self.excluded))}"] if self.excluded else []
+        stubs = [describe_stubs(self.stubs)] if self.stubs else []
+        return (*excluded, *passed, *stubs, *remarks)
 
     def unread(self) -> dict[str, str]:
         """Return why each file or folder is passed over, by name."""
@@ -162,16 +131,33 @@ def read_folder(
     def take(read: FileContent | DataError, file: Path) -> list[RawDocument]:
         if isinstance(read, DataError):
             raise read
-        name = name_file(file, root)
-        if read.notes:
-            listing.remarks[name] = read.notes
-        documents = _list_documents(read, name, file)
-        listing.digests.update((document.id, read.digest) for document in documents if document.id is not None)
-        return documents
+        day = datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat()
+        return take_content(read, name_file(file, root), file, {MODIFIED: day}, selection, listing)
 
     with closing(read_files(listing.files, root, selection, limits)) as contents:
         files = problems.each(lambda pair: take(*pair), contents)
         return gather(chain.from_iterable(files), problems), listing
+
+
+def take_content(
+    read: FileContent,
+    name: str,
+    file: Path,
+    metadata: Mapping[str, MetadataValue],
+    selection: FileSelection,
+    listing: FolderListing,
+) -> list[RawDocument]:
+    """Return the documents of what was read of a file, with its `metadata`, and note in the listing what it says."""
+    if is_stub(read):
+        if selection.choose(name)[0].skip_stubs:
+            listing.skipped_stubs.append(name)
+            return []
+        listing.stubs.append(name)
+    if read.notes:
+        listing.remarks[name] = read.notes
+    documents = _list_documents(read, name, file, metadata)
+    listing.digests.update((document.id, read.digest) for document in documents if document.id is not None)
+    return documents
 
 
 def list_folder(path: Path, problems: Problems, selection: FileSelection) -> FolderListing:
@@ -180,15 +166,15 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
         listing = FolderListing()
 
         def pass_over(passed: Path, why: PassedOver) -> None:
-            name, suffix = name_file(passed, path), _find_suffix(passed)
-            if why in ("outside", "special") and not selection.reads(suffix):
+            name, suffix = name_file(passed, path), find_suffix(passed)
+            if why in ("outside", "special") and not selection.choose(name)[0].reads(suffix):
                 listing.ignored[name] = suffix
             else:
                 getattr(listing, why).append(name)
 
         for file in walk_files(path, problems, pass_over):
             _list_file(file, path, selection, listing)
-    elif selection.reads(suffix := _find_suffix(path)):
+    elif selection.reads(suffix := find_suffix(path)):
         listing = FolderListing(files=[path])
     else:
         listing = FolderListing(ignored={path.name: suffix})
@@ -208,14 +194,16 @@ def read_files(
     files: Sequence[Path], root: Path, selection: FileSelection, limits: ReadingLimits | None = None
 ) -> Generator[tuple[FileContent | DataError, Path], None, None]:
     """Yield what is read of each file, or why it cannot be read, in order. Raises MissingExtraError."""
-    if selection.ocr:
+    if any(each.ocr for each in (selection, *selection.below.values())):
         require_all_installed(OCR_PACKAGES, "--ocr")
-    limits = limits or (ReadingLimits(_OCR_SECONDS, _OCR_MEMORY) if selection.ocr else ReadingLimits())
     with progress_bar("reading files", len(files)) as advance, ReadingProcesses() as processes:
 
         def read(file: Path) -> tuple[FileContent | DataError, Path]:
+            name = name_file(file, root)
+            own, _ = selection.choose(name)
+            most = limits or (OCR_LIMITS if own.ocr else ReadingLimits())
             try:
-                return _read_file(file, root, selection, limits, processes), file
+                return _read_file(file, name, own, most, processes), file
             except DataError as error:
                 return error, file
 
@@ -225,12 +213,13 @@ def read_files(
 
 
 def _list_file(file: Path, root: Path, selection: FileSelection, listing: FolderListing) -> None:
-    suffix, name = _find_suffix(file), name_file(file, root)
+    suffix, name = find_suffix(file), name_file(file, root)
+    selection, inner_name = selection.choose(name)
     if not selection.reads(suffix):
         listing.ignored[name] = suffix
     elif file.name == "searchindex.js" and (file.parent / "search.html").is_file():
         listing.generated.append(name)  # of HTML that Sphinx made: the words of all pages
-    elif not selection.allows(name):
+    elif not selection.allows(inner_name):
         listing.excluded.append(name)
     elif suffix in (".csv", ".tsv") and _has_questions(file):
         listing.questions.append(name)
@@ -240,19 +229,19 @@ def _list_file(file: Path, root: Path, selection: FileSelection, listing: Folder
         listing.files.append(file)
 
 
-def _find_suffix(file: Path) -> str:
+def find_suffix(file: Path) -> str:
     """Return the suffix that says how a file is read: that of text for README and others that have none."""
     return ".txt" if file.name in _TEXT_NAMES else file.suffix.lower()
 
 
 def name_reader_of(file: Path) -> str:
     """Return the library that reads a file ("own": none)."""
-    return name_reader(_find_suffix(file))
+    return name_reader(find_suffix(file))
 
 
 def is_taken_whole(file: Path) -> bool:
     """Return whether the text of a file is all that stands in it: it is text without markup, or source code."""
-    return READERS.get(_find_suffix(file)) in (read_text, read_source_code)
+    return READERS.get(find_suffix(file)) in (read_text, read_source_code)
 
 
 def _is_empty(file: Path) -> bool:
@@ -266,25 +255,43 @@ def _has_questions(file: Path) -> bool:
     """Return whether a table has questions and their gold, which must not be among the documents."""
     try:
         with file.open("rb") as opened:
-            header = opened.read(_HEADER_BYTES).lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
+            return names_questions(opened.read(_HEADER_BYTES))
     except OSError:
         return False  # reported when it is read
+
+
+def names_questions(raw: bytes) -> bool:
+    """Return whether the header of a table is that of questions and their gold."""
+    header = raw[:_HEADER_BYTES].lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
     columns = {column.strip(b" \r\"'").lower() for column in regex.split(rb"[,;\t|]", header)}
     return {b"question", b"documents"} <= columns
 
 
 def _read_file(
-    file: Path, root: Path, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
+    file: Path, name: str, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
 ) -> FileContent:
     item = Item({}, file)
-    item.unicode(name_file(file, root), "a file name")
+    item.unicode(name, "a file name")
     size = _get_status(file).st_size
+    require_size(size, selection, item)
     most_bytes = int(selection.max_file_mb * 1e6)
-    if size > most_bytes:
+    raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
+    return read_raw(raw, file, selection, limits, processes)
+
+
+def require_size(size: int, selection: FileSelection, item: Item) -> None:
+    """Raise DataError if a file of so many bytes is too large."""
+    if size > int(selection.max_file_mb * 1e6):
         limit = f"a file of at most {selection.max_file_mb:g} MB (or leave it out with --exclude)"
         raise item.error(limit, f"{size / 1e6:.4g} MB; to read it: --max-file-mb {math.ceil(size / 1e6)}")
-    raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
-    suffix, encoding = _find_suffix(file), check_encoding(selection.encoding)
+
+
+def read_raw(
+    raw: bytes, file: Path, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
+) -> FileContent:
+    """Return what is read of the bytes of a file, whose name says how. Raises DataError."""
+    item = Item({}, file)
+    suffix, encoding = find_suffix(file), check_encoding(selection.encoding)
     if len(raw) <= _SMALL and is_taken_whole(file):
         read = READERS[suffix](raw, file, encoding)
     else:
@@ -294,12 +301,11 @@ def _read_file(
     return replace(read, digest=hashlib.sha256(raw).hexdigest()[:16])
 
 
-def _list_documents(read: FileContent, name: str, file: Path) -> list[RawDocument]:
+def _list_documents(
+    read: FileContent, name: str, file: Path, metadata: Mapping[str, MetadataValue]
+) -> list[RawDocument]:
     """Return the document of a file, unless it has no text of its own, and those inside of it as `FILE/NAME`."""
-    own: dict[str, MetadataValue] = {
-        "source": name,
-        MODIFIED: datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat(),
-    }
+    own: dict[str, MetadataValue] = {"source": name, **metadata}
     if read.reading is not None and read.reading.share < LEAST_SHARE:
         own[READ_SHARE] = math.floor(100 * read.reading.share) / 100
     parts = [("", read.title or file.stem, read)] if read.text.strip() else []
@@ -371,7 +377,7 @@ def is_file_within(file: Path, folder: Path) -> bool:
 def _judge_folder(folder: Path) -> PassedOver | None:
     if folder.is_symlink():
         return "links"
-    if folder.name in _GENERATED_FOLDERS or os.path.isfile(folder / "pyvenv.cfg"):
+    if folder.name in GENERATED_FOLDERS or os.path.isfile(folder / "pyvenv.cfg"):
         return "generated"
     if folder.name == "_sources" and os.path.isdir(folder.parent / "_static"):
         return "generated"  # of HTML that Sphinx made: each page once more, as it was written

@@ -345,7 +345,7 @@ class OpenAIEncoder(Encoder):
 
         def wait(_: RequestProblem, seconds: float) -> None:
             ledger.count_outcome(ledger.EMBEDDING, ledger.RETRIED)
-            time.sleep(seconds)
+            self._setting.clock.sleep(seconds)
 
         try:
             return retry(lambda: self._attempt(send, texts, most), retries, self._rng, wait)

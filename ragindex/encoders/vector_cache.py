@@ -4,21 +4,17 @@ A row holds a vector and its share of what its batch first cost. Vectors of ques
 that are compared with a question only.
 """
 
-import base64
 import hashlib
-import json
 import sqlite3
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from operator import add
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from threading import Condition
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +24,9 @@ from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import many
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning
+from ragindex.encoders.paid_vectors import PaidVectors, TextKind, vectors_of_this_run
 from ragindex.encoders.vectors import PROBE, check_token_embeddings, separate_failures
+from ragindex.encoders.word_counts import WordCount, count_words
 from ragindex.errors import RequestError, StoreError, UsageError
 from ragindex.interfaces import (
     Encoder,
@@ -39,7 +37,7 @@ from ragindex.interfaces import (
     TokenEncoder,
 )
 from ragindex.llm import key_locks
-from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
+from ragindex.llm.cache import ResponseCache
 from ragindex.types import Span, Usage
 
 _Cost: TypeAlias = tuple[float, float, float, float | None]
@@ -73,104 +71,6 @@ def share_question_vectors() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _QuestionVector:
-    """The vector of a question, and its share of what its request cost."""
-
-    vector: Floats
-    cost: Usage
-
-
-@dataclass(eq=False, slots=True)
-class _PaidQuestions:
-    """The vectors of questions that were paid for inside `remember_paid_questions`. Thread-safe.
-
-    The texts in `alone` are encoded one by one, so that their seconds are those of a question that comes alone.
-    """
-
-    alone: Set[str]
-    vectors: dict[tuple[str, str], _QuestionVector] = field(default_factory=dict)
-    in_flight: set[tuple[str, str]] = field(default_factory=set)
-    changed: Condition = field(default_factory=Condition)
-
-    def encode(self, id: str, texts: Sequence[str], encode: Callable[[Sequence[str]], Floats]) -> list[Floats]:
-        """Return the vectors of texts; each is encoded once, however many threads ask for it at the same time.
-
-        Vectors that were paid for before are recorded in the ledger as replayed, with their first cost.
-        """
-        keys, paid = {(id, text): text for text in texts}, set[tuple[str, str]]()
-        while True:
-            with self.changed:
-                while not (missing := [key for key in keys if key not in self.vectors]):
-                    vectors = [self.vectors[id, text] for text in texts]
-                    self._replay(id, [self.vectors[key].cost for key in keys if key not in paid])
-                    return [each.vector for each in vectors]
-                mine = [key for key in missing if key not in self.in_flight]
-                if not mine:
-                    self.changed.wait()
-                    continue
-                self.in_flight.update(mine)
-            paid.update(mine)
-            try:
-                self._pay(mine, encode)
-            finally:
-                with self.changed:
-                    self.in_flight.difference_update(mine)
-                    self.changed.notify_all()
-
-    def _pay(self, keys: Sequence[tuple[str, str]], encode: Callable[[Sequence[str]], Floats]) -> None:
-        together = [key for key in keys if key[1] not in self.alone]
-        for group in (*([key] for key in keys if key[1] in self.alone), *([together] if together else [])):
-            with ledger.record_calls() as calls:
-                rows = encode([text for _, text in group])
-            with self.changed:
-                for number, (key, row) in enumerate(zip(group, rows, strict=True)):
-                    self.vectors[key] = _QuestionVector(row, _take_share(calls.spent, number, len(group)))
-
-    def _replay(self, id: str, costs: Sequence[Usage]) -> None:
-        if not costs:
-            return
-        total = sum(costs, Usage())
-        timing.add_seconds("replayed", total.seconds)
-        entry = ledger.CallRecord(
-            ledger.EMBEDDING,
-            id,
-            input_tokens=total.input_tokens,
-            estimated=total.estimated,
-            money=total.money,
-            seconds=total.seconds,
-            replayed=True,
-        )
-        ledger.record_call(entry, 0.0)
-
-
-def _take_share(usage: Usage, number: int, count: int) -> Usage:
-    """Return the share of one of `count` texts; the first ones get the tokens that are left over."""
-    read = usage.input_tokens // count + (number < usage.input_tokens % count)
-    money = None if usage.money is None else usage.money / count
-    return Usage(usage.seconds / count, read, 0, money, usage.estimated)
-
-
-_paid_questions: ContextVar[_PaidQuestions | None] = ContextVar("ragindex_paid_questions", default=None)
-
-
-@contextmanager
-def remember_paid_questions(alone: Iterable[str] = ()) -> Iterator[None]:
-    """Pay for the vector of a question once inside the block, whichever methods ask for it; for encoders that cost.
-
-    Questions `alone` are encoded one by one, because their times are measured. Nothing is written to a file. An outer
-    block remembers for the inner ones.
-    """
-    if _paid_questions.get() is not None:
-        yield
-        return
-    token = _paid_questions.set(_PaidQuestions(frozenset(alone)))
-    try:
-        yield
-    finally:
-        _paid_questions.reset(token)
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
     """A text's vector and its share of what its batch first cost."""
 
@@ -192,7 +92,10 @@ class CachedEncoder(QueryEncoder):
     def __init__(
         self, encoder: Encoder, path: Path, id: str | None = None, questions: ResponseCache | None = None
     ) -> None:
-        self._encoder, self._path, self._id, self._paid_questions = encoder, path, id or encoder.id, questions
+        self._encoder, self._path, self._id = encoder, path, id or encoder.id
+        self._paid_vectors = None if questions is None else PaidVectors(questions, questions)
+        self.question_words = WordCount()
+        """Of the questions that were encoded since it was opened. Threads may lose some of each other's."""
         if isinstance(encoder, TokenEncoder):
             self.encode_tokens = partial(self._tokens, encoder.encode_tokens)
             self.encode_queries_with_tokens = partial(self._with_tokens, encoder.encode_queries_with_tokens)
@@ -229,18 +132,11 @@ class CachedEncoder(QueryEncoder):
         """Encode queries; cached only inside `share_question_vectors` and `remember_paid_questions`, or if kept."""
         shared = _questions.get()
         if shared is None:
-            return self._encode_questions(texts)
+            return self._encode_paid("query", self._encoder.encode_queries, texts)
         missing = [text for text in dict.fromkeys(texts) if (self.id, text) not in shared]
-        vectors = self._encode_questions(missing)
+        vectors = self._encode_paid("query", self._encoder.encode_queries, missing)
         shared.update({(self.id, text): vector for text, vector in zip(missing, vectors, strict=True)})
         return np.stack([shared[self.id, text] for text in texts]) if texts else self._no_vectors()
-
-    def _encode_questions(self, texts: Sequence[str]) -> Floats:
-        remembered = None if self._encoder.texts_a_request is None else _paid_questions.get()
-        if remembered is None or not texts:
-            return self._encode_paid("query", self._encoder.encode_queries, texts)
-        encode = partial(self._encode_paid, "query", self._encoder.encode_queries)
-        return np.stack(remembered.encode(self.id, texts, encode))
 
     def encode_passing(self, texts: Sequence[str]) -> Floats:
         """Encode texts that are compared with a question but are not in the index (chains of triples).
@@ -249,39 +145,19 @@ class CachedEncoder(QueryEncoder):
         """
         return self._encode_paid("passing", self._encoder.encode_documents, texts)
 
-    def _encode_paid(self, kind: str, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
-        """Encode texts, but for those whose vectors are kept with the paid answers."""
-        cache = self._paid_questions
-        if cache is None or not texts:
+    def _encode_paid(self, kind: TextKind, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]) -> Floats:
+        """Encode texts, but for those whose vectors are kept by the index or in this run."""
+        if kind == "query":
+            self._count_words(texts)
+        run = None if self._encoder.texts_a_request is None else vectors_of_this_run()
+        paid = self._paid_vectors or (None if run is None else run.vectors)
+        if paid is None or not texts:
             return self._vectors(encode, texts)
-        keys = {text: _question_key(kind, self.id, text) for text in texts}
-        # One question waits for an equal one in flight. Many texts do not: requests of other threads would queue.
-        with cache.claimed(next(iter(keys.values()))) if len(keys) == 1 else nullcontext():
-            responses = {text: response for text, key in keys.items() if (response := cache.get(key)) is not None}
-            vectors = {text: _load_vector(response) for text, response in responses.items()}
-            missing = [text for text in keys if text not in vectors]
-            for text, vector, cost in self._pay_vectors(encode, missing):
-                cache.put(
-                    keys[text], CallSource(ledger.EMBEDDING, 1, "encoder", self.id, ""), _dump_vector(vector, cost)
-                )
-                vectors[text] = vector
-        self._replay(reduce(add, (_usage_of(response) for response in responses.values()), Usage()))
-        return np.stack([vectors[text] for text in texts])
+        alone = run.alone if run is not None and kind == "query" else frozenset[str]()
+        return np.stack(paid.encode(kind, self.id, texts, partial(self._vectors, encode), alone))
 
-    def _pay_vectors(
-        self, encode: Callable[[Sequence[str]], Floats], texts: Sequence[str]
-    ) -> Iterator[tuple[str, Floats, Usage]]:
-        """Yield texts with their vectors and their shares of what these cost."""
-        if not texts:
-            return
-        start = time.perf_counter()
-        with ledger.record_calls() as calls:
-            vectors = self._vectors(encode, texts)
-        paid = replace(calls.spent, seconds=time.perf_counter() - start)
-        length = sum(len(text) + 1 for text in texts)
-        for text, vector in zip(texts, vectors, strict=True):
-            seconds, read, written, money = _share(paid, (len(text) + 1) / length)
-            yield text, vector, Usage(seconds, round(abs(read)), round(abs(written)), money, paid.estimated)
+    def _count_words(self, questions: Sequence[str]) -> None:
+        self.question_words = sum((count_words(self._encoder, text) for text in questions), self.question_words)
 
     def _tokens(
         self, encode: Callable[[Sequence[str]], list[TokenEmbeddings]], texts: Sequence[str]
@@ -295,6 +171,7 @@ class CachedEncoder(QueryEncoder):
         self, encode: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]], texts: Sequence[str]
     ) -> tuple[Floats, list[TokenEmbeddings]]:
         """Inside `share_question_vectors`, the questions need not be encoded again."""
+        self._count_words(texts)
         with _time_encoder():
             vectors, embeddings = encode(texts)
         self._check_vectors(vectors, len(texts))
@@ -464,25 +341,15 @@ class CachedEncoder(QueryEncoder):
             )
 
 
-def _question_key(kind: str, encoder: str, text: str) -> str:
-    written = json.dumps(["vector", kind, encoder, text])
-    return hashlib.sha256(written.encode()).hexdigest()
-
-
-def _dump_vector(vector: Floats, cost: Usage) -> CachedResponse:
-    """Return a vector as a paid answer: its text is the array in base64."""
-    text = base64.b64encode(vector.astype("<f4").tobytes()).decode()
-    counts = (cost.input_tokens, 0, cost.output_tokens, cost.estimated, cost.money, cost.seconds)
-    return CachedResponse(text, "stop", "", "vector", *counts, at=time.time())
-
-
-def _load_vector(response: CachedResponse) -> Floats:
-    return np.frombuffer(base64.b64decode(response.text), dtype="<f4")
-
-
-def _usage_of(response: CachedResponse) -> Usage:
-    counts = (response.input_tokens, response.output_tokens)
-    return Usage(response.seconds, *counts, response.money, response.estimated)
+def find_stored_texts(path: Path, encoder: str, texts: Sequence[str]) -> set[str]:
+    """Return the texts whose vectors by the encoder with an id are in the file `path`. Raises StoreError."""
+    keys, stored = {_key(text): text for text in texts}, set[str]()
+    with _open_file(path) as connection:
+        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+            some = list(keys)[start : start + _KEYS_PER_STATEMENT]
+            query = f"{_READ}({','.join('?' * len(some))})"
+            stored.update(keys[key] for key, *_ in connection.execute(query, (encoder, *some)))
+    return stored
 
 
 def _key(text: str) -> bytes:

@@ -1,9 +1,9 @@
 """Operations that add, replace and remove the documents of an index, by source."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from ragindex._util.canonical import digest
@@ -16,7 +16,8 @@ from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, Usag
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges, Documents, Removals
 from ragindex.index.manifest import with_chunking
-from ragindex.index.sources import PlacedDocuments, SourceRequest
+from ragindex.index.readings import forget_commits, record_commit, record_reading
+from ragindex.index.sources import Known, PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
 from ragindex.text_analysis import language_warning
 from ragindex.types import Chunking, Document
@@ -44,6 +45,7 @@ def remove_documents(index: IndexState, ids: Sequence[str]) -> DocumentChanges:
         if unknown:
             meant = _describe_meant(index, corpus, unknown[0])
             raise UsageError(f"The index {index.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
+        index.save(sources=dict(forget_commits(index.manifest.sources)))  # what is still there comes back
         return DocumentChanges(
             removed=corpus.remove(sorted({meant for meant in known_ids.values() if meant is not None}))
         )
@@ -85,35 +87,76 @@ def replace_source(
     with index.writing(INDEXING) as corpus:
         with _remove_empty_sources(index, corpus):
             (placed,) = _assign_sources(index, corpus, [given], source, "index")
-            ids = {document.id for document in placed.documents}
-            owners = corpus.sources()
-            missing = sorted(
-                id for id, owner in owners.items() if owner == placed.source and placed.covers(id) and id not in ids
-            )
-            left_out = sources.find_left_out(index.manifest.sources, given)
-            unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
-            stay = tuple(id for id in missing if not unread.isdisjoint(list_places(id)))
-            gone = tuple(sorted(set(missing).difference(stay)))
-            if gone:
+            missing = _find_missing(index.manifest.sources, corpus, given, placed)
+            if missing.gone:
                 try:
-                    announce(_describe_removals(corpus, placed, gone, owners))
+                    announce(_describe_removals(corpus, placed, missing.gone))
                 except RagindexError:
                     index.save(sources=earlier)
                     raise
             changed = _upsert_documents(index, corpus, [placed])
-        corpus.remove(gone)
+        corpus.remove(missing.gone)
+        index.save(sources=dict(record_commit(index.manifest.sources, given)))
     _warn_of_language(index, [given])
-    if stay:
+    if stay := missing.kept:
         were = "document is kept as it was" if len(stay) == 1 else "documents are kept as they were"
         message = f"{len(stay):,} {were} read before, because the file cannot be read this time: {first_names(stay)}"
         warnings.warn(message, LeftOutWarning, stacklevel=3)
-    unchanged = changed.unchanged + len(stay)
-    return replace(changed, removed=len(gone), unchanged=unchanged, gone=gone, kept=stay)
+    return missing.complete(changed)
 
 
-def _describe_removals(
-    stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...], owners: Mapping[str, str]
-) -> Removals:
+def find_removals(index: IndexState, given: Corpus, *, source: str = "") -> Removals:
+    """Return the documents that `replace_source` would remove. Writes nothing."""
+    stored = index.documents
+    known, (placed,) = sources.place_all(index.manifest.sources, [given], source, SourceRequest(index.folder))
+    return _describe_removals(stored, placed, _find_missing(known, stored, given, placed).gone)
+
+
+def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -> DocumentChanges:
+    """Return what `replace_source` would change. Writes nothing, and raises as it does."""
+    stored, request, earlier = index.documents, SourceRequest(index.folder), index.manifest.sources
+    known, (placed,) = sources.place_all(earlier, [given], source, request)
+    owners = stored.sources([document.id for document in placed.documents])
+    sources.require_free(owners, earlier, known, placed, request)
+    missing = _find_missing(known, stored, given, placed)
+    return missing.complete(stored.compare(placed.documents, placed.source, placed.files))
+
+
+@dataclass(frozen=True, slots=True)
+class _MissingDocuments:
+    """The documents of a source that were not read now: those that leave, and those that could not be read.
+
+    `untouched` are as many whose files are as they were.
+    """
+
+    gone: tuple[str, ...]
+    kept: tuple[str, ...]
+    untouched: int
+
+    def complete(self, changes: DocumentChanges) -> DocumentChanges:
+        """Return the changes of the documents that it has, with these."""
+        unchanged = changes.unchanged + len(self.kept) + self.untouched
+        return replace(changes, removed=len(self.gone), unchanged=unchanged, gone=self.gone, kept=self.kept)
+
+
+def _find_missing(known: Known, stored: Documents, given: Corpus, placed: PlacedDocuments) -> _MissingDocuments:
+    ids = {document.id for document in placed.documents}
+    owners = stored.sources()
+    missing = sorted(
+        id for id, owner in owners.items() if owner == placed.source and placed.covers(id) and id not in ids
+    )
+    lead = sources.lead(known, given)
+    same = {lead + name for name in given.untouched}
+    untouched = {id for id in missing if not same.isdisjoint(list_places(id))} if same else set[str]()
+    left_out = sources.find_left_out(known, given)
+    unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
+    kept = tuple(id for id in missing if id not in untouched and not unread.isdisjoint(list_places(id)))
+    gone = tuple(sorted(set(missing).difference(kept, untouched)))
+    return _MissingDocuments(gone, kept, len(untouched))
+
+
+def _describe_removals(stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...]) -> Removals:
+    owners = stored.sources()
     count = sum(owner == placed.source for owner in owners.values())
     removals = Removals(gone, placed.source, count)
     if not removals.suspicious:
@@ -146,7 +189,7 @@ def _assign_sources(
         owners = stored.sources([document.id for document in corpus_documents.documents])
         sources.require_free(owners, earlier, known, corpus_documents, asking)
     for corpus in given:
-        known = sources.record_left_out(known, corpus)
+        known = record_reading(sources.record_left_out(known, corpus), corpus)
     index.save(sources=dict(known))
     return placed
 

@@ -22,7 +22,7 @@ from ragindex.corpus.chunking import chunk, headings_within, id_mark, pages_with
 from ragindex.errors import UsageError
 from ragindex.index import revisions
 from ragindex.interfaces import Collection, Schema
-from ragindex.types import MODIFIED, Chunking, Document, Passage, Position, Section, Span
+from ragindex.types import COMMIT, MODIFIED, Chunking, Document, Passage, Position, Section, Span
 
 _CONTENT = ("title", "text", "metadata", "sections", "blocks")
 DOCUMENT_SCHEMA = Schema(stored=(*_CONTENT, "revision", "source"), keywords=("passages",))
@@ -123,6 +123,26 @@ class Documents:
         `files` maps ids to hashes of the files that the documents were read from. While a file stays the same, its
         documents keep the date of its last change that they had: a copy of a folder has other dates.
         """
+        changes = self._compare(documents, source, advance, files, self._write)
+        if changes.added + changes.changed > _FEW_IDS:
+            self.collection.finish()  # the following sync looks passages up by id
+        return changes
+
+    def compare(self, documents: Iterable[Document], source: str, files: Mapping[str, str]) -> DocumentChanges:
+        """Return what `upsert` would change."""
+        return self._compare(documents, source, lambda done: None, files, lambda rows: None)
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        self.collection.upsert(pa.RecordBatch.from_pylist(rows, schema=DOCUMENT_ROWS))
+
+    def _compare(
+        self,
+        documents: Iterable[Document],
+        source: str,
+        advance: Callable[[int], None],
+        files: Mapping[str, str],
+        write: Callable[[list[dict[str, Any]]], None],
+    ) -> DocumentChanges:
         coming, lookup = iter(documents), _FieldLookup(self.collection, "revision")
         added, changed, unchanged, reread = list[str](), list[str](), 0, 0
         while batch := list(islice(coming, _BATCH)):
@@ -130,7 +150,7 @@ class Documents:
             rows = self._build_rows(batch, source, known, files)
             new = [row for row in rows if known.get(row["id"]) != row["revision"]]
             if new:
-                self.collection.upsert(pa.RecordBatch.from_pylist(new, schema=DOCUMENT_ROWS))
+                write(new)
             for id, revision in ((row["id"], row["revision"]) for row in rows):
                 same_content, same_file = _compare_revisions(known.get(id, ""), revision)
                 if id not in known:
@@ -141,8 +161,6 @@ class Documents:
                     changed.append(id)
                     reread += same_file
             advance(len(batch))
-        if len(added) + len(changed) > _FEW_IDS:
-            self.collection.finish()  # the following sync looks passages up by id
         return DocumentChanges(
             len(added), len(changed), 0, unchanged, tuple(added), replaced=tuple(changed), reread=reread
         )
@@ -161,11 +179,11 @@ class Documents:
         ]
         ids = [documents[place].id for place in doubtful]
         stored = self.collection.get(ids, ("metadata",)).to_pylist() if ids else []
-        dates = {row["id"]: load_stored_json(row["metadata"]).get(MODIFIED) for row in stored}
+        known_changes = {row["id"]: _select_changes(load_stored_json(row["metadata"])) for row in stored}
         for place in doubtful:
             document = documents[place]
-            if (date := dates.get(document.id)) is not None:
-                dated = replace(document, metadata={**document.metadata, MODIFIED: date})
+            if last_change := known_changes.get(document.id):
+                dated = replace(document, metadata={**document.metadata, **last_change})
                 rows[place] = _build_row(dated, self.chunking, files[document.id])
         return [{**row, "source": source} for row in rows]
 
@@ -302,6 +320,11 @@ class Documents:
 
 _HEADING_SEPARATOR = " › "
 _SPAN_SCHEMA = pa.schema([("id", pa.string()), ("passages", pa.list_(pa.string()))])
+
+
+def _select_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what metadata says of the last change of a file, which stays while its content does."""
+    return {key: metadata[key] for key in (MODIFIED, COMMIT) if key in metadata}
 
 
 class _FieldLookup:

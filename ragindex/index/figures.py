@@ -1,8 +1,11 @@
 """The figures of an index: cost of its parts, size of its corpus, and disk usage (what readers use, and the rest)."""
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ragindex.index import versioned_files
 from ragindex.index.leases import state_of
@@ -21,6 +24,39 @@ class PartFigures:
     bytes: int
     search: str
     usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class FitState:
+    """The fit of an encoder, and which share of the words it does not know.
+
+    It was made in `seconds`, at the time `at` in seconds since 1970 (0: not known), of so many `passages`, and did not
+    know `unknown_then` of their words. It does not know `unknown` of those of the passages at the last finished sync,
+    and `unknown_asked` of those of the `words_asked` in questions since the index was opened.
+    """
+
+    encoder: str
+    at: float
+    seconds: float
+    passages: int
+    unknown_then: float
+    unknown: float
+    words_asked: int
+    unknown_asked: float
+
+    @property
+    def age_days(self) -> float | None:
+        """The days since the fit was made; None if that is not known."""
+        return max(0.0, time.time() - self.at) / _DAY if self.at else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields, with the time of the fit in ISO form, and its age in days."""
+        at = datetime.fromtimestamp(self.at, UTC).isoformat(timespec="seconds") if self.at else None
+        age = None if self.age_days is None else round(self.age_days, 3)
+        return {**asdict(self), "at": at, "age_days": age}
+
+
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)

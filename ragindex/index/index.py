@@ -22,7 +22,7 @@ from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageError
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents, Removals
-from ragindex.index.figures import CorpusCounts, Disk, PartFigures, measure_disk
+from ragindex.index.figures import CorpusCounts, Disk, FitState, PartFigures, measure_disk
 from ragindex.index.manifest import (
     IndexSettings,
     Manifest,
@@ -52,6 +52,7 @@ from ragindex.index.retriever import IndexRetriever, PassagePositions
 from ragindex.index.sources import describe_sources
 from ragindex.index.state import IndexState
 from ragindex.index.sync import BuildResult, RemovedMethods, current_keys, drop_part, remove_methods, sync
+from ragindex.index.updating import IndexUpdate, preview_update, read_sources, refuse_suspicious, update_index
 from ragindex.interfaces import Part, Retriever, Scheme, Store
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
@@ -111,9 +112,10 @@ class Index(IndexState):
         LLM or seed are built next to the existing ones, and a build makes these the index's own. `store`, `language`
         and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the chunking.
         `budget` limits the spending on paid services, in dollars.
-        With `read_only=True` nothing is written to the folder, so an application can serve the index from a read-only
-        disk. What the index has paid for is read from it; new answers and the vectors of questions stay in memory.
-        `cache` is a file that takes them instead, and is read at the next opening.
+        With `read_only=True` nothing is written to the folder but, where that is possible, a small file that names what
+        is read, so an application can serve the index from a read-only disk. What the index has paid for is read from
+        it; new answers and the vectors of questions stay in memory. `cache` is a file that takes them instead, and is
+        read at the next opening.
 
         `llm_settings` are prices, clock and cache for requests to services; without `keep_calls` the index's own cache
         of LLM responses is not used. `vectors` is a file of cached vectors, used in place of the index's own. An
@@ -298,6 +300,49 @@ class Index(IndexState):
         with use_workers(workers), retrying_failed(retry_failed):
             return sync(self, [method if isinstance(method, Part) else registry.scheme(method) for method in methods])
 
+    @adds_repair_hint
+    def update(
+        self,
+        *methods: PluginSpec,
+        allow_removals: bool = False,
+        dry_run: bool = False,
+        workers: int | None = None,
+        retry_failed: bool = False,
+    ) -> IndexUpdate:
+        """Read every source again as it was read before, and update what is built; returns a report.
+
+        Example:
+            report = index.update()
+            print(report.changes.added, report.changes.changed, report.changes.removed)
+
+        Documents that are gone from a source are removed. With `methods`, only these are updated, which must be built.
+        A source that cannot be read stays as it is, and `report.failures` says why. With `dry_run`, nothing is done,
+        and the report says what would change. Raises UsageError, and changes nothing, where more than a fifth of a
+        source's documents, and at least five, would be removed without `allow_removals`; further as `build` does.
+        """
+        started = time.monotonic()
+        only = [self.require_built(method) for method in methods]
+        given = list(read_sources(self.manifest.sources))
+        if dry_run:
+            return preview_update(self, given)
+
+        def build() -> BuildResult:
+            if not self.manifest.parts:
+                return BuildResult()
+            return self.build(*only, workers=workers, retry_failed=retry_failed)
+
+        return update_index(self, given, build, _allow if allow_removals else refuse_suspicious, started)
+
+    def require_built(self, method: PluginSpec) -> Scheme:
+        """Return a method that is built. Raises MissingPartError, with the command that builds it, if it is not."""
+        scheme = registry.scheme(method)
+        try:
+            for part in self.all_parts(scheme):
+                self.record(part)
+        except MissingPartError as error:
+            raise self._missing_method(registry.label(scheme)) from error
+        return scheme
+
     def refit(self) -> None:
         """Have the next `build` fit the encoder to all documents again, so that it knows the words of added ones.
 
@@ -305,8 +350,9 @@ class Index(IndexState):
             index.refit()
             index.build()
 
-        Without it, `lsa` is fitted again once the documents have grown or shrunk by half. Raises UsageError for an
-        encoder that is not fitted to the documents, and WriterBusyError.
+        Without it, `lsa` is fitted again once the documents have grown or shrunk by half, or once it does not know a
+        hundredth more of the words of the passages than when it was fitted, if nothing that was paid for depends on
+        it. Raises UsageError for an encoder that is not fitted to the documents, and WriterBusyError.
         """
         with self.writer("ragindex index"):
             self.encoders.ask_refit()
@@ -370,11 +416,14 @@ class Index(IndexState):
         try:
             return IndexRetriever(label, self.open_method(scheme), self.positions(scheme))
         except MissingPartError as error:
-            command = self.command("index", "--methods", label)
-            raise MissingPartError(
-                f"The method {label} is not built in {self.folder} with the encoder {self.encoder_name} and the LLM "
-                f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
-            ) from error
+            raise self._missing_method(label) from error
+
+    def _missing_method(self, label: str) -> MissingPartError:
+        command = self.command("index", "--methods", label)
+        return MissingPartError(
+            f"The method {label} is not built in {self.folder} with the encoder {self.encoder_name} and the LLM "
+            f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
+        )
 
     def open_method(self, method: PluginSpec) -> Retriever:
         """Open a built method as its class does: hits without positions. It is traced if tracing is on.
@@ -410,7 +459,7 @@ class Index(IndexState):
         these are the index's own and a build has made others its own since. Raises WorkspaceError if the index is gone.
         """
         newest = require_manifest(self.folder)
-        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None)
+        moved = replace(self, manifest=newest, opened={}, _lease=None, _pinned=None, _writing_thread=None)
         if moved.is_current() or not self.is_current():
             return moved
         return Index.open(
@@ -507,6 +556,28 @@ class Index(IndexState):
             return None
         name = f"{registry.label(self.encoders.plugin)} fit"
         return PartFigures(name, fit.seconds, fit.bytes, "", Usage(fit.seconds))
+
+    def fit_state(self) -> FitState | None:
+        """Return how old the fit of the encoder is, and how much it does not know; None if the encoder has no fit.
+
+        Example:
+            if (fit := index.fit_state()) is not None:
+                print(f"{fit.encoder} does not know {fit.unknown:.1%} of the words")
+        """
+        fit = self.encoders.fit(self.encoder_id)
+        if fit is None:
+            return None
+        passages, asked = self.encoders.unknown_words(fit), self.encoders.question_words(fit)
+        return FitState(
+            self.encoder_name,
+            fit.at,
+            fit.seconds,
+            fit.size,
+            fit.unknown,
+            passages.unknown_share,
+            asked.words,
+            asked.unknown_share,
+        )
 
     def failures(self, scheme: Scheme | Part[Any]) -> dict[str, dict[str, str]]:
         """Return the passages for which a part of the scheme failed, with the reason, by part name."""
@@ -607,6 +678,10 @@ def _create_manifest(folder: Path, store: Store, settings: IndexSettings, seed: 
             )
             write_manifest(folder, manifest)
         return manifest
+
+
+def _allow(removals: Removals) -> None:
+    """Raise nothing: whatever a source no longer has may be removed."""
 
 
 def _require_documents(documents: Any) -> Any:

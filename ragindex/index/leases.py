@@ -1,8 +1,8 @@
 """Leases of readers on finished states, and removal of the data that no reader needs.
 
-A reader keeps a file under `readers/` that names what it reads. The file is locked, and the operating system frees the
-lock when the process ends for any reason. A reader without write access holds a shared lock on the folder instead;
-nothing is removed meanwhile.
+A reader keeps a file under `readers/` that names what it reads and who reads. The file is locked, and the operating
+system frees the lock when the process ends for any reason. A reader that cannot write the file, as on a disk that is
+only read, holds a shared lock on the folder instead; nothing is removed meanwhile.
 
 A reader takes its lease, then checks that the manifest is still the one it has read. A writer replaces the manifest,
 then looks for leases. So either the writer sees the lease, or the reader sees the new manifest and takes a new lease.
@@ -15,15 +15,17 @@ day.
 import contextlib
 import json
 import os
+import platform
 import shutil
 import sys
 import time
 import uuid
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ragindex.accounting.spending_log import current_command
 from ragindex.encoders import cache_pruning
 from ragindex.index import versioned_files
 from ragindex.index.coverage import Journal, begun_within, unfinished_parts
@@ -67,26 +69,31 @@ def state_of(manifest: Manifest) -> ReaderState:
     )
 
 
-def take_lease(folder: Path, read: ReaderState, *, write: bool = True) -> ReaderLease:
+def take_lease(folder: Path, read: ReaderState, *, read_only: bool = False) -> ReaderLease:
     """Take a lease on the state `read` of the index in `folder`. Never fails.
 
-    If `write` is false or the lease file cannot be written, the folder of leases is locked instead, with a shared lock.
+    If the lease file cannot be written, the folder of leases is locked instead, with a shared lock. A `read_only`
+    reader does not make that folder: it may be another user than the writer's, who could not write into it then.
     """
     leases = folder / _FOLDER
-    if not write:
-        return _lock_folder(leases)
     path = leases / f"{os.getpid()}-{uuid.uuid4().hex}.json"
     state = {
         "collections": dict(read.collections),
         "parts": sorted(read.parts),
         "encoders": sorted(read.encoders),
+        "process": os.getpid(),
+        "host": platform.node(),
+        "command": current_command(),
+        "since": time.time(),
     }
     descriptor = None
     try:
-        leases.mkdir(exist_ok=True)
+        if not read_only:
+            leases.mkdir(exist_ok=True)
         partial = path.with_suffix(".partial")
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         if sys.platform != "win32":
+            os.fchmod(descriptor, 0o644)  # a writer that is another user looks whether it is locked
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(descriptor, json.dumps(state).encode())
         partial.rename(path)  # the file stays locked when it is renamed
@@ -107,20 +114,76 @@ def read_states(folder: Path) -> list[ReaderState] | None:
         return []
     if _is_folder_locked(leases):
         return None
-    states = []
-    for path in sorted(leases.iterdir()):
-        if path.suffix == ".json" and _is_held(path):
+    states = [reader.state for reader in _read_leases(leases)]
+    for path in leases.glob("*.partial"):
+        _remove_if_old(path)
+    known = [state for state in states if state is not None]
+    return known if len(known) == len(states) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads an index: the process and its command on a host, since when, and what it reads.
+
+    `state` is None if that is not known, so that nothing is removed; so are the other fields.
+    """
+
+    process: int | None = None
+    host: str = ""
+    command: str = ""
+    since: float | None = None
+    state: ReaderState | None = None
+
+
+def list_readers(folder: Path) -> list[Reader]:
+    """Return the live readers of an index but for this process, those that hold a lock and no file last."""
+    leases = folder / _FOLDER
+    if not leases.is_dir():
+        return []
+    readers = list(_read_leases(leases))
+    if _is_folder_locked(leases):
+        readers += _find_lock_holders(leases) or [Reader()]
+    here = os.getpid(), platform.node()
+    return [reader for reader in readers if (reader.process, reader.host) != here]
+
+
+def _read_leases(leases: Path) -> Iterator[Reader]:
+    """Yield the readers of the lease files that are held. Removes the files of dead ones."""
+    for path in sorted(leases.glob("*.json")):
+        if not _is_held(path):
+            continue
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            sets = frozenset(value["parts"]), frozenset(value["encoders"])
+            state = ReaderState(dict(value["collections"]), *sets)
+            yield Reader(
+                value.get("process"), value.get("host", ""), value.get("command", ""), value.get("since"), state
+            )
+        except FileNotFoundError:  # released in the meantime
+            continue
+        except (OSError, ValueError, KeyError, TypeError):
+            yield Reader()
+
+
+def _find_lock_holders(leases: Path) -> list[Reader]:
+    """Return the processes that hold a shared lock on the folder of leases, where the system lists locks (Linux)."""
+    inode = str(leases.stat().st_ino)
+    readers = []
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        # such as "1: FLOCK  ADVISORY  READ 4711 08:02:131585 0 EOF"
+        _, kind, _, _, process, place, *_ = line.split()
+        if kind == "FLOCK" and place.rpartition(":")[2] == inode and int(process) > 0:
             try:
-                state = json.loads(path.read_text(encoding="utf-8"))
-                sets = frozenset(state["parts"]), frozenset(state["encoders"])
-                states.append(ReaderState(dict(state["collections"]), *sets))
-            except FileNotFoundError:  # released in the meantime
+                since = Path("/proc", process).stat().st_ctime
+                command = Path("/proc", process, "comm").read_text(encoding="utf-8", errors="replace").strip()
+            except OSError:  # it has ended
                 continue
-            except (OSError, ValueError, KeyError, TypeError):
-                return None
-        elif path.suffix == ".partial":
-            _remove_if_old(path)
-    return states
+            readers.append(Reader(int(process), platform.node(), command, since))
+    return readers
 
 
 def versions_read(states: Iterable[ReaderState], name: str) -> frozenset[int]:
@@ -163,7 +226,10 @@ def _is_held(path: Path) -> bool:
     """Return whether the holder of a lease file is alive; remove the file if not."""
     try:
         if sys.platform != "win32":
-            descriptor = os.open(path, os.O_RDWR)
+            try:
+                descriptor = os.open(path, os.O_RDWR)
+            except PermissionError:  # of another user
+                descriptor = os.open(path, os.O_RDONLY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             finally:

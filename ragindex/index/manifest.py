@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, field_validator
 
 from ragindex._util import distribution, durable_files
 from ragindex.corpus import Chunking, Corpus
@@ -47,19 +47,54 @@ class IndexSettings(BaseModel, frozen=True, extra="forbid"):
     store: dict[str, Any]
 
 
+READING_VERSION = 1
+
+
+class SourceReading(BaseModel, frozen=True):
+    """How the documents of a source were read, so that an update reads them again in the same way.
+
+    `data` is what was named, where that is not the root of the source, and `format` the format that was named. `parts`
+    maps the paths in the folder that were read ("": all of it) to the options of `FileSelection` that differ from
+    their defaults. Of a git repository, `ref` is what was named in it ("": HEAD); the source has all documents of
+    `commit`, as the `readers` of that version read them ("": that is not certain, and all files are read again). Raises
+    NewerFormatError for what a later version has written.
+    """
+
+    version: int = READING_VERSION
+    data: str = ""
+    format: str | None = None
+    skip_bad: bool | None = None
+    parts: dict[str, dict[str, Any]] = {}
+    ref: str = ""
+    commit: str = ""
+    readers: str = ""
+
+    @field_validator("version")
+    @classmethod
+    def _require_known_version(cls, version: int) -> int:
+        if version > READING_VERSION:
+            raise NewerFormatError(
+                f"The reading options of a source have version {version}; this ragindex reads up to {READING_VERSION}. "
+                f"Run: {distribution.upgrade_line()}"
+            )
+        return version
+
+
 class DocumentSource(BaseModel, frozen=True, extra="forbid"):
     """A source of documents; every document of an index belongs to one source.
 
     `root` is the folder that ids are relative to or the file of a data set (absolute paths), the name of a generated
     corpus, or "" for documents that a program adds. `format` is the format that documents are read from. Every id
     begins with `prefix`. `left_out` maps what was left out of the folder when it was last read to the reasons, by the
-    ids that its documents would have.
+    ids that its documents would have. `reading` is None for what an earlier version of ragindex has indexed, and for
+    documents of a program.
     """
 
     root: str
     format: str
     prefix: str = ""
     left_out: dict[str, str] = {}
+    reading: SourceReading | None = None
 
 
 class PartRecord(BaseModel, frozen=True, extra="forbid"):

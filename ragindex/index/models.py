@@ -21,7 +21,9 @@ from pydantic import BaseModel
 from ragindex._util import canonical, durable_files
 from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.encoders.word_counts import WordCount
 from ragindex.errors import DamagedError, MissingPartError, UsageError
+from ragindex.index.fit_watch import PassageSample, knows_too_few, read_counts, write_counts
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
@@ -31,6 +33,8 @@ from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.code_fingerprint import sourced
 from ragindex.plugins.plugin_errors import check_opened
 
+ASKED_FOR = "it was asked for"
+"""Why an encoder is fitted again after `Encoders.ask_refit`."""
 _GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
 """The encoder is fitted again once the corpus has grown or shrunk by half since the last fit."""
 
@@ -39,8 +43,9 @@ _GROWTH_LIMIT, _SHRINK_LIMIT = 1.5, 0.5
 class Fit:
     """The fit of an encoder: its id, the number of passages it was fitted on, and its cost.
 
-    A `size` of 0 asks for a new fit. `fit` is the encoder's own id. `id` includes the code's fingerprint if the encoder
-    is not part of ragindex.
+    A `size` of 0 asks for a new fit. `unknown` is the share of the words of its passages that it does not know, as its
+    vocabulary is full; `at` is its time in seconds since 1970, or 0 for a fit of an earlier version. `fit` is the
+    encoder's own id. `id` includes the code's fingerprint if the encoder is not part of ragindex.
     """
 
     id: str
@@ -48,6 +53,17 @@ class Fit:
     seconds: float
     bytes: int
     fit: str = ""
+    unknown: float = 0.0
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refit:
+    """A fit that replaced another: the encoder's label, its seconds, and why it was made, as a clause."""
+
+    encoder: str
+    seconds: float
+    reason: str
 
 
 @dataclass(slots=True)
@@ -70,18 +86,20 @@ class Encoders:
         seeded = isinstance(self.plugin, FittedEncoderPlugin) and self.seed != 0
         return f"{label}, seed {self.seed}" if seeded else label
 
-    def prepare(self, texts: Callable[[], Sequence[str]], size: int) -> None:
-        """Fit the encoder, if it learns from the corpus and has no intact fit for about `size` passages."""
+    def prepare(
+        self, texts: Callable[[], Sequence[str]], size: int, sample: PassageSample, *, watch: bool = True
+    ) -> Refit | None:
+        """Fit the encoder, if it learns from the corpus and has no intact fit for about `size` passages.
+
+        With `watch`, it is fitted again too once it does not know enough words of a `sample` of the passages. Returns
+        the fit if it replaces another.
+        """
         if not isinstance(self.plugin, FittedEncoderPlugin):
-            return
+            return None
         current = self._current()
-        if (
-            current is not None
-            and current.id == sourced(self.plugin, current.fit or current.id)
-            and _SHRINK_LIMIT * current.size < size < _GROWTH_LIMIT * current.size
-            and not self.damage(current.id)
-        ):
-            return
+        reason = ASKED_FOR if current is None else self._find_refit_reason(current, size, sample, watch)
+        if reason is None:
+            return None
         start = time.perf_counter()
         partial = self.folder / "encoders" / "fitting.partial"
         with self._writing():
@@ -97,8 +115,42 @@ class Encoders:
                 durable_files.move_durably(partial, self._place(id))
             shutil.rmtree(partial, ignore_errors=True)
             taken = sum(file.stat().st_size for file in self._place(id).iterdir())
-            fit = Fit(id, size, time.perf_counter() - start, taken, fitted)
-            self._point_to(fit)
+            fit = Fit(id, size, time.perf_counter() - start, taken, fitted, at=time.time())
+            self._point_to(replace(fit, unknown=self._count_unknown(fit, sample).unknown_share))
+        return None if current is None else Refit(self.name, fit.seconds, reason)
+
+    def _find_refit_reason(self, current: Fit, size: int, sample: PassageSample, watch: bool) -> str | None:
+        """Return why the encoder has to be fitted again; None if it has not."""
+        if current.size == 0:
+            return ASKED_FOR
+        if current.id != sourced(self.plugin, current.fit or current.id):
+            return "its code has changed"
+        if self.damage(current.id):
+            return "its files were damaged"
+        with self._writing():
+            unknown = self._count_unknown(current, sample).unknown_share
+        if not _SHRINK_LIMIT * current.size < size < _GROWTH_LIMIT * current.size:
+            return f"there are {size:,} passages, and it was fitted to {current.size:,}"
+        if watch and knows_too_few(unknown, current.unknown):
+            return f"it did not know {unknown:.1%} of the words of the passages"
+        return None
+
+    def _count_unknown(self, fit: Fit, sample: PassageSample) -> WordCount:
+        """Return how many words of a sample of the passages a fit does not know, and keep the counts for the next."""
+        known = read_counts(self._counts(), fit.id)
+        counts = sample.count(self.open(fit.id), known)
+        if counts != known:
+            write_counts(self._counts(), fit.id, counts)
+        return sum(counts.values(), WordCount())
+
+    def unknown_words(self, fit: Fit) -> WordCount:
+        """Return how many words of the passages a fit does not know, as the last sync has counted them in a sample."""
+        return sum(read_counts(self._counts(), fit.id).values(), WordCount())
+
+    def question_words(self, fit: Fit) -> WordCount:
+        """Return how many words of the questions that were asked since the index was opened a fit does not know."""
+        encoder = self._opened.get(fit.id)
+        return WordCount() if encoder is None else encoder.question_words
 
     def ask_refit(self) -> None:
         """Make the next `prepare` fit the encoder again. Raises UsageError if it is not fitted to the corpus."""
@@ -172,6 +224,9 @@ class Encoders:
 
     def _pointer(self) -> Path:
         return self.folder / "encoders" / f"{canonical.digest(self.name)}.json"
+
+    def _counts(self) -> Path:
+        return self._pointer().with_suffix(".words")
 
     def _point_to(self, fit: Fit) -> None:
         durable_files.write_file(self._pointer(), durable_files.dump_hashed_json(asdict(fit)))

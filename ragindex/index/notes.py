@@ -1,14 +1,21 @@
 """Notes on changed documents and on the parts of methods, shown to users with figures and answers."""
 
+import platform
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from ragindex._util.text import first_names, many
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
+from ragindex.encoders.word_counts import WordCount, count_words
 from ragindex.errors import ServiceError
 from ragindex.index.documents import DocumentChanges
+from ragindex.index.figures import FitState
+from ragindex.index.fit_watch import knows_too_few
 from ragindex.index.index import Index
+from ragindex.index.leases import list_readers, state_of
 from ragindex.index.manifest import PartRecord
+from ragindex.index.sync import find_refit_hindrances
 from ragindex.interfaces import FittedEncoderPlugin, Part, Scheme
 
 _MAX_REASONS, _BATCH = 3, 1024
@@ -135,19 +142,79 @@ def describe_full_vocabulary(index: Index, methods: Sequence[Scheme | Part[Any]]
     )
 
 
-def describe_old_fit(index: Index, methods: Sequence[Scheme | Part[Any]]) -> str | None:
-    """Return a sentence if methods use an encoder that was fitted to another number of passages than the index has.
+def describe_fit(fit: FitState) -> str:
+    """Return a sentence on the age of the encoder's fit and on the words that it does not know."""
+    days = None if fit.age_days is None else int(fit.age_days)
+    age = "" if days is None else " today" if days == 0 else f" {many(days, 'day')} ago"
+    return (
+        f"The encoder {fit.encoder} was fitted{age} to {many(fit.passages, 'passage')} in {fit.seconds:.1f} s, and "
+        f"does not know {fit.unknown:.1%} of the words of the current ones."
+    )
 
-    An index that is made anew of the same documents has another fit then, and other figures.
+
+def describe_readers(index: Index) -> list[dict[str, Any]]:
+    """Return the other processes that have an index open: who and since when, what they read, and what may be done."""
+    newest = state_of(index.manifest)
+    rows = []
+    for reader in list_readers(index.folder):
+        who = f"process {reader.process} ({reader.command})" if reader.process else "a process that is not known"
+        since = None if reader.since is None else datetime.fromtimestamp(reader.since).astimezone()
+        if reader.state is None:
+            reads = "a state that it does not name"
+            advice = (
+                "Nothing is removed from the folder until it ends. If it may write into "
+                f"{index.folder / 'readers'}, it names what it reads once it is started again."
+            )
+        elif reader.state.parts <= newest.parts and reader.state.collections.items() <= newest.collections.items():
+            reads, advice = "the newest state", ""
+        else:
+            reads, advice = "an earlier state", "It stays on disk until the process opens the newest one, or ends."
+        rows.append(
+            {
+                "reader": f"{who} on {reader.host}" if reader.host not in ("", platform.node()) else who,
+                "since": None if since is None else since.isoformat(timespec="seconds"),
+                "reads": reads,
+                "advice": advice,
+            }
+        )
+    return rows
+
+
+def describe_unknown_passages(index: Index) -> str | None:
+    """Return a sentence if the encoder's fit knows too few words, and no sync has fitted it again for that."""
+    fit = index.fit_state()
+    if fit is None or not knows_too_few(fit.unknown, fit.unknown_then):
+        return None
+    paid = find_refit_hindrances(index)
+    amounts = [record.money for record in paid if record.money is not None]
+    cost = f"${sum(amounts):.2f}" if len(amounts) == len(paid) else "what is not known, as a price is missing"
+    names = ", ".join(dict.fromkeys(record.name for record in paid))
+    hindrance = f"What was paid for depends on its fit ({names}: {cost} when made), so it stays. " if paid else ""
+    return (
+        f"The encoder {fit.encoder} does not know {fit.unknown:.1%} of the words of the passages, so methods with "
+        f"vectors find less. {hindrance}To fit it to these: {index.command('index', '--refit')}"
+    )
+
+
+def describe_old_fit(index: Index, methods: Sequence[Scheme | Part[Any]], questions: Sequence[str] = ()) -> str | None:
+    """Return a sentence if methods use an encoder that was fitted to other passages than the index has.
+
+    An index that is made anew of the same documents has another fit then, and other figures. `questions` are those
+    that the figures are of.
     """
     if not any(map(index.encoder_of, methods)):
         return None
-    fit, passages = index.encoders.fit(index.encoder_id), index.counts().passages
-    if fit is None or fit.size in (0, passages):
+    fit, passages = index.fit_state(), index.counts().passages
+    if fit is None or fit.passages == 0:
         return None
+    if fit.passages == passages and fit.unknown <= fit.unknown_then:
+        return None
+    asked = sum((count_words(index.encoder, text) for text in questions), WordCount())
+    of_questions = f" and {asked.unknown_share:.1%} of those of the questions" if asked.words else ""
     return (
-        f"the encoder {index.encoder_name} was fitted to {fit.size:,} passages, and the index has {passages:,}: "
-        f"a new index would give other vectors. To fit it to these: {index.command('index', '--refit')}"
+        f"the encoder {index.encoder_name} was fitted to {fit.passages:,} passages, and the index has {passages:,}: "
+        f"a new index would give other vectors. It does not know {fit.unknown:.1%} of the words of the passages"
+        f"{of_questions}. To fit it to these: {index.command('index', '--refit')}"
     )
 
 

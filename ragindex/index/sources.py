@@ -18,8 +18,10 @@ import regex
 
 from ragindex._util.ids import describe_control, find_spelling, spellings
 from ragindex.corpus import Corpus, LeftOut
+from ragindex.corpus.file_selection import restore_selection
+from ragindex.corpus.git_source import FORMAT as GIT
 from ragindex.errors import DataError, UsageError, WorkspaceError
-from ragindex.index.manifest import DocumentSource, Manifest
+from ragindex.index.manifest import DocumentSource, Manifest, SourceReading
 from ragindex.types import Document
 
 PROGRAM = "program"
@@ -89,12 +91,14 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
         if source.root:
             raise UsageError(f"The source {name!r} is {source.root}. Give a program's documents another name: source=…")
         return {**known, name: source}, PlacedDocuments(name, "", corpus.documents)
-    owner = _find_source(known, corpus)
+    owner = find_source(known, corpus)
     _require_no_folder_inside(known, corpus, owner, asking)
     if owner is None:
         owner = _match_moved_source(known, corpus, name) or _name_new_source(known, corpus, name, asking)
         prefix = known[owner].prefix if owner in known else f"{name}/" if name else ""
-        known = {**known, owner: DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix)}
+        reading = known[owner].reading if owner in known else None
+        source = DocumentSource(root=corpus.root, format=corpus.format, prefix=prefix, reading=reading)
+        known = {**known, owner: source}
     elif name not in ("", owner):
         raise UsageError(
             f"{known[owner].root} is already the source {owner!r}. Leave out --as; to rename it, run: "
@@ -108,7 +112,7 @@ def place_corpus(known: Known, corpus: Corpus, name: str, asking: SourceRequest)
 
 def lead(known: Known, corpus: Corpus) -> str:
     """Return the id prefix of a corpus whose source is known, or an empty string."""
-    source = _find_source(known, corpus) if corpus.root else None
+    source = find_source(known, corpus) if corpus.root else None
     return "" if source is None else _build_lead(known[source], corpus)
 
 
@@ -153,13 +157,13 @@ def choose_chunking(manifest: Manifest | None, corpus: Corpus, *, kept: bool = F
     It is "default" (keep the index's chunking) if the index knows the source of `corpus`, or if it exists and
     `kept` is true; otherwise it is the chunking that suits the corpus.
     """
-    if manifest is not None and (kept or (corpus.root and _find_source(manifest.sources, corpus))):
+    if manifest is not None and (kept or (corpus.root and find_source(manifest.sources, corpus))):
         return "default"
     return corpus.chunking
 
 
 def describe_sources(known: Known, owners: Mapping[str, int]) -> list[dict[str, str | int]]:
-    """Return one row for each source: name, root, format, id prefix, and number of documents."""
+    """Return one row for each source: name, root, format, id prefix, number of documents, and options of reading."""
     return [
         {
             "name": name,
@@ -167,6 +171,7 @@ def describe_sources(known: Known, owners: Mapping[str, int]) -> list[dict[str, 
             "format": source.format,
             "prefix": source.prefix,
             "documents": owners.get(name, 0),
+            "options": "" if source.reading is None else _list_flags(source.reading),
         }
         for name, source in known.items()
     ]
@@ -177,11 +182,15 @@ def id_of(known: Known, path: str) -> str | None:
     folder = os.path.realpath(os.path.dirname(path))
     name = unicodedata.normalize("NFC", os.path.basename(path))
     corpus = Corpus("", "folder", (), 0, (), False, root=folder, only=name)
-    return f"{lead(known, corpus)}{name}" if _find_source(known, corpus) is not None else None
+    return f"{lead(known, corpus)}{name}" if find_source(known, corpus) is not None else None
 
 
 def find_left_out(known: Known, corpus: Corpus) -> dict[str, LeftOut]:
     """Return the files and folders of a corpus that are there and could not be read, by id."""
+    if corpus.format == GIT:
+        source = find_source(known, corpus)
+        lead = "" if source is None else known[source].prefix
+        return {lead + left_out.path: left_out for left_out in corpus.skipped if left_out.path}
     if corpus.format != "folder":
         return {}
     existing = (left_out for left_out in corpus.skipped if left_out.path and _may_exist(left_out.path))
@@ -190,12 +199,13 @@ def find_left_out(known: Known, corpus: Corpus) -> dict[str, LeftOut]:
 
 def record_left_out(known: Known, corpus: Corpus) -> Known:
     """Return the sources with what was left out of `corpus` this time, instead of what was left out of it before."""
-    owner = _find_source(known, corpus) if corpus.root and corpus.format == "folder" else None
+    owner = find_source(known, corpus) if corpus.root and corpus.format in ("folder", GIT) else None
     if owner is None:
         return known
     source, lead = known[owner], _build_lead(known[owner], corpus)
     placed = PlacedDocuments(owner, lead, (), lead + corpus.only if corpus.only else None)
-    others = {id: reason for id, reason in source.left_out.items() if not placed.covers(id)}
+    untouched = {lead + name for name in corpus.untouched}
+    others = {id: reason for id, reason in source.left_out.items() if id in untouched or not placed.covers(id)}
     passed_over = {lead + name: reason for name, reason in corpus.unread.items()}
     skipped = {id: file.reason for id, file in find_left_out(known, corpus).items()}
     left_out = {**skipped, **others, **passed_over}
@@ -224,6 +234,12 @@ def _may_exist(path: str) -> bool:
     return True
 
 
+def _list_flags(reading: SourceReading) -> str:
+    """Return the options of a source as flags; those of a part stand after its path."""
+    flags = {place: shlex.join(restore_selection(options).flags()) for place, options in sorted(reading.parts.items())}
+    return "; ".join(f"{place}: {each}" if place else each for place, each in flags.items() if each)
+
+
 def _require_ids(corpus: Corpus) -> None:
     seen = set[str]()
     for document in corpus.documents:
@@ -242,7 +258,7 @@ def _merge_placed(first: PlacedDocuments, second: PlacedDocuments) -> PlacedDocu
     return PlacedDocuments(first.source, "", tuple(documents.values()), files={**first.files, **second.files})
 
 
-def _find_source(known: Known, corpus: Corpus) -> str | None:
+def find_source(known: Known, corpus: Corpus) -> str | None:
     """Return the name of the source with the root of `corpus`, else that of the innermost folder around it, or None."""
     around = [name for name, source in known.items() if source.root == corpus.root or _contains(source, corpus)]
     return max(around, key=lambda name: len(known[name].root), default=None)
@@ -265,7 +281,7 @@ def _assign_ids(corpus: Corpus, lead: str) -> Iterator[Document]:
     """Yield the documents with `lead` before their ids; so does the "source" of those of a folder."""
     for document in corpus.documents:
         id, metadata = lead + document.id, document.metadata
-        if lead and corpus.format == "folder":
+        if lead and corpus.format in ("folder", GIT):
             metadata = {**metadata, "source": f"{lead}{metadata['source']}"}
         yield replace(document, id=id, metadata=metadata) if lead else document
 
@@ -287,7 +303,7 @@ def _match_moved_source(known: Known, corpus: Corpus, name: str) -> str | None:
     source = known.get(name)
     if source is None or (source.format == "folder") != (corpus.format == "folder"):
         return None
-    return name if _is_gone(source) and os.path.isabs(corpus.root) else None
+    return name if is_gone(source) and os.path.isabs(corpus.root) else None
 
 
 def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequest) -> str:
@@ -302,7 +318,7 @@ def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequ
     if name or first is None:
         return name or free
     earliest = known[first]
-    moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if _is_gone(earliest) else ""
+    moved = f"; if it was moved here, run: {asking.command(corpus.root, first)}" if is_gone(earliest) else ""
     lost = f", which is not there any more{moved}" if moved else ""
     raise WorkspaceError(
         f"The index {asking.folder} has the documents of {earliest.root}{lost}. Those of {corpus.root} need a name, "
@@ -311,7 +327,8 @@ def _name_new_source(known: Known, corpus: Corpus, name: str, asking: SourceRequ
     )
 
 
-def _is_gone(source: DocumentSource) -> bool:
+def is_gone(source: DocumentSource) -> bool:
+    """Return whether the folder or file of a source is not there any more."""
     return os.path.isabs(source.root) and not os.path.exists(source.root)
 
 

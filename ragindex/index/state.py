@@ -1,5 +1,6 @@
 """The state of an open index: its folder, store, encoder and LLM, and the finished sync that readers are pinned to."""
 
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from ragindex.index.parts import (
     topological_order,
     uses_encoder,
 )
+from ragindex.index.readings import forget_commits
 from ragindex.interfaces import Collection, Part, Scheme, Store, StorePlugin
 from ragindex.interfaces.llm import LLM, PaidPlugin
 from ragindex.plugins import registry
@@ -51,6 +53,7 @@ class IndexState:
     opened: dict[str, Any] = field(default_factory=dict)
     _lease: ReaderLease | None = None
     _pinned: ReaderState | None = None
+    _writing_thread: int | None = None
 
     def __post_init__(self) -> None:
         self.pin()
@@ -74,7 +77,7 @@ class IndexState:
         """
         lease, version = None, self.store.version("documents")
         while version is not None and lease is None:
-            taken = take_lease(self.folder, ReaderState({"documents": version}), write=not self.read_only)
+            taken = take_lease(self.folder, ReaderState({"documents": version}), read_only=self.read_only)
             newest = self.store.version("documents")
             lease, version = (taken if newest == version else None), newest  # retry if a writer was faster
         if version is None:
@@ -164,7 +167,8 @@ class IndexState:
                 if owner != INDEXING or self.store.keeps_files:
                     raise self.lost()
                 # The new collection may reach the version number of the lost one.
-                self.save(documents_version=0, documents_identity="")
+                sources = dict(forget_commits(self.manifest.sources))
+                self.save(documents_version=0, documents_identity="", sources=sources)
             collection = self.store.create("documents", DOCUMENT_SCHEMA)
             self._require_known(collection)
             documents = Documents(collection, self.chunking)
@@ -175,7 +179,13 @@ class IndexState:
 
     @contextmanager
     def writer(self, owner: str) -> Iterator[None]:
-        """Hold the writer's lease, for which it waits up to `wait_seconds`. Raises UsageError if it may not write."""
+        """Hold the writer's lease, for which it waits up to `wait_seconds`. Raises UsageError if it may not write.
+
+        Within a block that holds it, such as a round of an update, it is held already.
+        """
+        if self.holds_lease:
+            yield
+            return
         if self.read_only:
             raise UsageError(f"The index {self.folder} was opened with read_only=True. Open it without, to change it.")
         end = time.monotonic() + self.wait_seconds
@@ -188,7 +198,16 @@ class IndexState:
                     if time.monotonic() >= end:
                         raise
                 time.sleep(_BUSY_SECONDS)
-            yield
+            self._writing_thread = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._writing_thread = None
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this thread holds the writer's lease."""
+        return self._writing_thread == threading.get_ident()
 
     def _require_known(self, collection: Collection) -> None:
         """Raise DamagedError unless the newest documents are those of the last finished sync, or a later state."""
@@ -205,6 +224,7 @@ class IndexState:
             documents_version=collection.version,
             documents_identity=collection.identity,
             documents=collection.count(),
+            sources=dict(forget_commits(self.manifest.sources)),
         )
 
     def lost(self) -> StoreError:
@@ -233,7 +253,7 @@ class IndexState:
         """Return a lease on the state in the manifest, which keeps it on disk while this index or a part uses it."""
         while self._lease is None or self._pinned != state_of(self.manifest):
             self._pinned = state_of(self.manifest)
-            self._lease = take_lease(self.folder, self._pinned, write=not self.read_only)
+            self._lease = take_lease(self.folder, self._pinned, read_only=self.read_only)
             fresh = read_manifest(self.folder) or self.manifest
             if fresh != self.manifest:  # a writer may have looked for leases before this one existed
                 self.opened.clear()

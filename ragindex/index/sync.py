@@ -7,11 +7,13 @@ the data, a journal names the passages whose records are about to change. If a p
 sync therefore rebuilds or removes the passages that are in doubt or not covered; applying a batch twice is harmless.
 """
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -39,8 +41,10 @@ from ragindex.errors import (
 from ragindex.index import revisions, versioned_files
 from ragindex.index.coverage import DamagedJournalError, Journal, PartCoverage, remove_journals, unfinished_parts
 from ragindex.index.documents import Documents
+from ragindex.index.fit_watch import PassageSample
 from ragindex.index.leases import drop_collections, remove_unread
 from ragindex.index.manifest import Manifest, PartRecord, libraries, update_copy
+from ragindex.index.models import ASKED_FOR, Refit
 from ragindex.index.parts import (
     Chunks,
     KeyInputs,
@@ -65,6 +69,7 @@ from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.plugins.registry import describe, name_of
 from ragindex.types import Chunking, Usage
 
+_log = logging.getLogger(__name__)
 _BATCH = 1024
 _DEAR_BATCH = 256
 """Passages per batch for parts that call an encoder or an LLM. The batch is small because a crash can lose one."""
@@ -96,12 +101,16 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """The result of a sync: passages built and removed, summed over parts, and the seconds of its two stages."""
+    """The result of a sync: passages built and removed, summed over parts, and the seconds of its two stages.
+
+    `refit` is the new fit of the encoder, if it replaces another.
+    """
 
     made: int = 0
     forgotten: int = 0
     batches_seconds: float = 0.0
     finish_seconds: float = 0.0
+    refit: Refit | None = None
 
 
 def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> BuildResult:
@@ -120,7 +129,8 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
         _make_current(index)
         # Remove data that the last sync kept for its readers, unless another process is writing.
         if index.manifest.leftover and not index.read_only:
-            with suppress(WriterBusyError), index.store.lease("cleaning up"):
+            lease = index.writer if index.holds_lease else index.store.lease
+            with suppress(WriterBusyError), lease("cleaning up"):
                 index.reload()
                 _clean(index)
         return BuildResult()
@@ -132,15 +142,23 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
             raise WorkspaceError(
                 f"The index {index.folder} has no documents. Run: ragindex add FILES --index {index.folder}"
             )
+        refit = None
         if any("encoder" in part.uses for part in parts):
             ids = sorted(wanted.column("id").to_pylist())
-            index.encoders.prepare(lambda: _read_texts(index, corpus, ids), len(ids))
+            refit = index.encoders.prepare(
+                lambda: _read_texts(index, corpus, ids),
+                len(ids),
+                PassageSample.draw(wanted, partial(_read_texts, index, corpus)),
+                watch=not find_refit_hindrances(index, parts),
+            )
+        if refit is not None and refit.reason != ASKED_FOR:
+            _log.warning("%s was fitted again in %.1f s, because %s.", refit.encoder, refit.seconds, refit.reason)
         tasks = _plan(index, parts, corpus, keep=not damaged and not index.corpus_moved())
         records, synced = apply_changes(tasks, wanted)
         _pin_readers(index, records, corpus, wanted)
     for sentence in damaged:
         warnings.warn(f"{sentence}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
-    return synced
+    return replace(synced, refit=refit)
 
 
 # ---------------------------------------------------------------- plan
@@ -170,6 +188,19 @@ def _list_finished(index: IndexState, keys: set[str]) -> dict[str, PartRecord]:
         and (not recorded[key].failed or (recorded[key].failed.keys() <= set(recorded[key].set_aside) and not retries))
         and all((now or 0) >= pinned for now, pinned in _list_versions(index, key))
     }
+
+
+def find_refit_hindrances(index: IndexState, parts: Sequence[Part[Any]] = ()) -> list[PartRecord]:
+    """Return the records for which a sync of `parts` does not fit the encoder again because of unknown words.
+
+    Those are the parts that depend on its fit and were paid for, as summaries of clusters, or that the sync does not
+    build. Without `parts`, only the ones that were paid for.
+    """
+    fit = index.encoder_id
+    fitted = {key for key, record in index.manifest.parts.items() if fit and record.encoder == fit}
+    dependents = {key: index.manifest.parts[key] for key in fitted | _made_from(fitted, index.manifest.parts)}
+    built = {index.key(part, index.pinned_encoder(part)) for part in parts} if parts else dependents.keys()
+    return [record for key, record in sorted(dependents.items()) if record.money != 0 or key not in built]
 
 
 def _make_current(index: IndexState) -> None:

@@ -57,7 +57,9 @@ class LLM(ABC):
 class LLMSettings:
     """Cache, prices, budget, index folder (no key file may be in it), and the seed and clock of retries.
 
-    The default budget is the limit of the day for all runs, if there is one.
+    The default budget is the limit of the day for all runs, if there is one. With `reuse_answers`, an answer that the
+    cache has to the same task and inputs from the same model is kept, although other settings would have it asked for
+    again: another address, temperature, seed, structure or prompt.
     """
 
     cache: ResponseCache = field(default_factory=NoCache)
@@ -66,6 +68,7 @@ class LLMSettings:
     workspace: Path | None = None
     seed: int = 0
     clock: Clock = field(default_factory=Clock)
+    reuse_answers: bool = False
 
 
 class PaidPlugin(Plugin):

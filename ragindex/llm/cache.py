@@ -1,7 +1,8 @@
 """Cache of LLM responses in SQLite: no request is paid for twice.
 
-A response is committed before it is returned. Its key is a hash of everything that it depends on; neither API keys nor
-messages are stored. It keeps the cost of the request that it first answered.
+A response is committed before it is returned. Its key is a hash of what it depends on; neither API keys nor messages
+are stored. Beside it are a hash of the question, whatever the settings, and the settings that it was asked with. It
+keeps the cost of the request that it first answered.
 """
 
 import json
@@ -31,6 +32,7 @@ from ragindex.llm import key_locks
 _LOCK_TIMEOUT = 60.0  # seconds to wait for a commit of another process
 _VERSION = 2
 _ROWS_AT_ONCE = 1000  # of an export or import
+_CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,30 @@ class CachedResponse:
     seconds: NonNegativeFloat
     at: float
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the answer ended because its room was used up."""
+        return self.finish.casefold() in _CUT
+
 
 @dataclass(frozen=True, slots=True)
 class CallSource:
-    """Task, model and endpoint of a request, for people and for pruning; the key covers them too."""
+    """Task, model and endpoint of a request, for people and for pruning, and what else is known of it.
+
+    `question` is a hash of task and inputs alone, `settings` the parameters as JSON; both are "" if they are not known.
+    """
 
     task: str
     version: int
     provider: str
     model: str
     base_url: str
+    question: str = ""
+    settings: str = ""
+
+
+CacheEntry: TypeAlias = tuple[str, CallSource, CachedResponse]
+"""A response with its key."""
 
 
 class ResponseCache(Protocol):
@@ -81,6 +97,10 @@ class ResponseCache(Protocol):
         """Hold `key` exclusively: the holder looks up the key first, and sends a request only if it is missing."""
         ...
 
+    def find_question(self, question: str) -> list[tuple[CallSource, CachedResponse]]:
+        """Return the responses to a question under whatever settings, the newest first."""
+        ...
+
 
 class NoCache:
     """A cache that stores nothing: every request is sent and paid."""
@@ -96,6 +116,10 @@ class NoCache:
         """Return at once: requests need not wait for one another."""
         return nullcontext()
 
+    def find_question(self, question: str) -> list[tuple[CallSource, CachedResponse]]:
+        """Return []."""
+        return []
+
 
 CacheRow: TypeAlias = tuple[str | int | float | None, ...]
 CACHE_COLUMNS = (
@@ -103,7 +127,14 @@ CACHE_COLUMNS = (
     *(field.name for field in fields(CallSource)),
     *(field.name for field in fields(CachedResponse)),
 )
-_TYPES = {"key": "TEXT PRIMARY KEY", "money": "REAL", "seconds": "REAL NOT NULL", "at": "REAL NOT NULL"}
+_LATER_COLUMNS = ("question", "settings")  # that files of earlier versions lack
+_LATER_TYPE = "TEXT NOT NULL DEFAULT ''"
+_TYPES = {
+    "key": "TEXT PRIMARY KEY",
+    "money": "REAL",
+    "seconds": "REAL NOT NULL",
+    "at": "REAL NOT NULL",
+} | dict.fromkeys(_LATER_COLUMNS, _LATER_TYPE)
 _INTEGERS = {"version", "input_tokens", "cached_tokens", "output_tokens", "estimated", "checksum"}
 _SCHEMA = ", ".join(
     f"{name} {_TYPES.get(name, 'INTEGER NOT NULL' if name in _INTEGERS else 'TEXT NOT NULL')}"
@@ -111,14 +142,16 @@ _SCHEMA = ", ".join(
 )
 STORED_COLUMNS = (*CACHE_COLUMNS, "checksum")
 """`checksum` is the CRC-32 of the other columns; SQLite itself has none."""
-_READ = f"SELECT {', '.join(STORED_COLUMNS)} FROM calls WHERE key = ?"  # noqa: S608
 _WRITE = f"INSERT OR REPLACE INTO calls ({', '.join(STORED_COLUMNS)}) VALUES ({', '.join('?' * len(STORED_COLUMNS))})"  # noqa: S608
 _ADD = _WRITE.replace("OR REPLACE", "OR IGNORE")
 _connection_lock = Lock()  # held while this process uses SQLite: a fork must not copy a lock or half a transaction
 
 
 def _add_checksum(row: CacheRow) -> CacheRow:
-    values = [float(value) if isinstance(value, int | float) else value for value in row]  # as SQLite returns them
+    covered = [
+        value for name, value in zip(CACHE_COLUMNS, row, strict=True) if value != "" or name not in _LATER_COLUMNS
+    ]  # so that rows of earlier versions keep their checksums
+    values = [float(value) if isinstance(value, int | float) else value for value in covered]  # as SQLite returns them
     return (*row, zlib.crc32(repr(values).encode("utf-8", "surrogatepass")))
 
 
@@ -165,7 +198,7 @@ class SQLiteCache:
                 self._waiting.extendleft(reversed(rows))  # so that the waiting threads fail too
                 raise
 
-    def put_many(self, answers: Sequence[tuple[str, CallSource, CachedResponse]]) -> None:
+    def put_many(self, answers: Sequence[CacheEntry]) -> None:
         """Store responses in one transaction, replacing those with the same keys. Raises StoreError."""
         rows = [_encode_row(*answer) for answer in answers]
         with self.connection() as connection, connection:
@@ -179,6 +212,11 @@ class SQLiteCache:
     def claimed(self, key: str) -> AbstractContextManager[None]:
         """Hold `key` exclusively among threads and processes, under any path of the file. Raises StoreError."""
         return key_locks.hold_key(self.path, key)
+
+    def find_question(self, question: str) -> list[tuple[CallSource, CachedResponse]]:
+        """Return the undamaged responses to a question, the newest first. Raises StoreError."""
+        with self.connection() as connection:
+            return read_question(connection, question)
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -201,12 +239,28 @@ _caches: "weakref.WeakSet[SQLiteCache]" = weakref.WeakSet()
 
 def read_response(connection: sqlite3.Connection, key: str) -> CachedResponse | None:
     """Return the response cached under `key`, or None if it is missing or damaged. Raises SQLite's errors."""
-    stored = connection.execute(_READ, (key,)).fetchone()
-    row = None if stored is None else _verify_row(stored)
-    if row is None:
-        return None
-    response = CachedResponse(*row[-len(fields(CachedResponse)) :])  # type: ignore[arg-type]  # as in CACHE_COLUMNS
-    return replace(response, estimated=bool(response.estimated))
+    return next((response for _, response in _read_rows(connection, "key", key)), None)
+
+
+def read_question(connection: sqlite3.Connection, question: str) -> list[tuple[CallSource, CachedResponse]]:
+    """Return the undamaged responses to a question, the newest first. Raises SQLite's errors."""
+    columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(calls)")}
+    if not question or not columns.issuperset(_LATER_COLUMNS):
+        return []
+    return sorted(_read_rows(connection, "question", question), key=lambda row: row[1].at, reverse=True)
+
+
+def _read_rows(connection: sqlite3.Connection, column: str, value: str) -> Iterator[tuple[CallSource, CachedResponse]]:
+    """Yield the undamaged rows with a value in a column, also from files that lack the later columns."""
+    cursor = connection.execute(f"SELECT * FROM calls WHERE {column} = ?", (value,))  # noqa: S608
+    names = [name for name, *_ in cursor.description]
+    for stored in cursor.fetchall():
+        by_name = dict(zip(names, stored, strict=True))
+        row = _verify_row(tuple(by_name.get(name, "") for name in STORED_COLUMNS))
+        if row is not None:
+            source, response = row[1 : -len(fields(CachedResponse))], row[-len(fields(CachedResponse)) :]
+            answer = CachedResponse(*response)  # type: ignore[arg-type]  # as in CACHE_COLUMNS
+            yield CallSource(*source), replace(answer, estimated=bool(answer.estimated))  # type: ignore[arg-type]
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -220,6 +274,11 @@ def _open(path: Path) -> sqlite3.Connection:
             check_format(connection, path)
             with connection:
                 connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({_SCHEMA})")
+                columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(calls)")}
+                for name in _LATER_COLUMNS:
+                    if name not in columns:
+                        connection.execute(f"ALTER TABLE calls ADD COLUMN {name} {_LATER_TYPE}")
+                connection.execute("CREATE INDEX IF NOT EXISTS questions ON calls (question) WHERE question != ''")
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
     except BaseException:
         connection.close()
@@ -329,7 +388,7 @@ _ExportedCall = create_model(
     "_ExportedCall",
     __config__=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False),
     key=Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")],
-    **get_type_hints(CallSource),
+    **get_type_hints(CallSource) | dict.fromkeys(_LATER_COLUMNS, (str, "")),
     **get_type_hints(CachedResponse, include_extras=True),
 )
 """A call in an export file, with the columns of `CACHE_COLUMNS`."""

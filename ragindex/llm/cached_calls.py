@@ -1,12 +1,10 @@
 """LLM calls that are read from the cache or sent within rate limits and budget, and recorded in the ledger."""
 
-import hashlib
-import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict
+from dataclasses import replace
 from math import ceil
 from random import Random
 from threading import Lock
@@ -18,7 +16,15 @@ from ragindex.errors import LLMError, ServiceError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
 from ragindex.llm.budget import Booking, SeenExcess, reserve_money
-from ragindex.llm.cache import CachedResponse, CallSource, NoCache
+from ragindex.llm.cache import CachedResponse, CacheEntry, NoCache
+from ragindex.llm.call_keys import (
+    CallKeys,
+    PaidBefore,
+    describe_change,
+    describe_source,
+    is_reusable,
+    make_keys,
+)
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, EndpointFeatures, OpenAIChat, Reply
 from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.rate_limits import Limits
@@ -57,30 +63,57 @@ class CachedCalls:
         A cached answer in `unwanted` is replaced once, whichever caller asks first. An answer that is not `recorded`
         counts later; failed attempts at it count now.
         """
-        start, cache, chat = time.perf_counter(), self._setting.cache, self._chat
-        key = self.key(task, request)
-        with cache.claimed(key):
-            cached = cache.get(key)
+        start, cache = time.perf_counter(), self._setting.cache
+        keys = self.keys(task, request)
+        with cache.claimed(keys.complete):
+            key, cached = self._look_up(keys, request)
             if cached is None or cached in unwanted:
                 answer = self._pay(task, request, start if recorded else None)
-                source = CallSource(task.name, task.version, chat.provider, chat.model, chat.base_url)
-                cache.put(key, source, answer)
+                cache.put(keys.choose(answer, key), describe_source(self._chat, task, request), answer)
                 return answer, False
+        arrived = self._arrived.intersection(keys.names())
         if not recorded:
-            return cached, key not in self._arrived
+            return cached, not arrived
         try:
-            self._arrived.remove(key)
+            self._arrived.remove(next(iter(arrived), ""))
             batched = True
-        except KeyError:
+        except KeyError:  # another thread has got it
             batched = False
         self._record(task, cached, time.perf_counter() - start, replayed=not batched, batched=batched)
         return cached, not batched
 
+    def _look_up(self, keys: CallKeys, request: ChatRequest) -> tuple[str | None, CachedResponse | None]:
+        """Return the cached answer to a request with its key; the key is None if it is of other settings."""
+        for key in keys.candidates():
+            cached = self._setting.cache.get(key)
+            if cached is not None:
+                return key, cached if key == keys.complete else _mark_cut(cached, request)
+        if self._setting.reuse_answers:
+            for source, cached in self._setting.cache.find_question(request.question):
+                if is_reusable(source, cached, self._chat.model):
+                    return None, cached
+        return None, None
+
+    def find_paid_before(self, task: Task[Any], request: ChatRequest) -> Iterator[tuple[PaidBefore, CachedResponse]]:
+        """Yield the answers that the cache has to a question under other settings, the newest first."""
+        now = describe_source(self._chat, task, request)
+        for source, answer in self._setting.cache.find_question(request.question):
+            if not answer.is_cut:
+                read, written = answer.input_tokens, answer.output_tokens
+                reusable = is_reusable(source, answer, now.model)
+                money = self._money(read, 0, written)
+                yield PaidBefore(describe_change(source, now), reusable, read, written, money), answer
+
     # ---------------------------------------------------------------- answers that came in batches
 
-    def find(self, key: str) -> tuple[CachedResponse | None, bool]:
-        """Return the cached answer to a key, and whether a batch has just brought it. Records nothing."""
-        return self._setting.cache.get(key), key in self._arrived
+    def find(self, task: Task[Any], request: ChatRequest) -> tuple[CachedResponse | None, bool]:
+        """Return the cached answer to a request, and whether a batch has just brought it. Records nothing."""
+        keys = self.keys(task, request)
+        return self._look_up(keys, request)[1], not self._arrived.isdisjoint(keys.names())
+
+    def keys(self, task: Task[Any], request: ChatRequest) -> CallKeys:
+        """Return the keys that an answer to a request can be under."""
+        return make_keys(self._chat, task, request)
 
     def add_arrived(self, keys: Iterable[str]) -> None:
         """Let the answers to `keys`, which are in the cache, count as paid when they are asked for next."""
@@ -90,13 +123,22 @@ class CachedCalls:
         """Pay for one answer, which counts when it is asked for next. Raises as `answer` does."""
         _, replayed = self.answer(task, request, recorded=False)
         if not replayed:
-            self.add_arrived([self.key(task, request)])
+            self.add_arrived([self.keys(task, request).request])
 
     def count_batched(self, reply: Reply, request: ChatRequest | None) -> CachedResponse:
         """Return the reply of a batch with its cost. Without its request, missing counts of its input are 0."""
         if request is not None:
             self._see(request, reply, self._needed(request))
-        return self._count(request or ChatRequest("", (), "", 1), reply, batched=True)
+        return self._count(request, reply, batched=True)
+
+    def make_entry(self, task: Task[Any], request: ChatRequest, reply: Reply, sent_at: float) -> CacheEntry | None:
+        """Return the reply of a batch for the cache; None if the cache has an answer that is newer than the batch."""
+        keys = self.keys(task, request)
+        key, cached = self._look_up(keys, request)
+        if key is not None and cached is not None and cached.at >= sent_at:
+            return None
+        answer = self.count_batched(reply, request)
+        return keys.choose(answer, key), describe_source(self._chat, task, request), answer
 
     def bound_cost(self, request: ChatRequest) -> float | None:
         """Return what a request in a batch can cost at most; None if the model has no price."""
@@ -126,19 +168,6 @@ class CachedCalls:
         )
         ledger.record_call(entry, now)
         return money or 0.0
-
-    def key(self, task: Task[Any], request: ChatRequest) -> str:
-        """Hash everything that the answer depends on, but not the form of the request, as a replay sends no request."""
-        chat = self._chat
-        parts = {
-            "task": [task.name, task.version, task.hash],
-            "model": [chat.provider, chat.model, chat.base_url],
-            "parameters": dict(chat.parameters),
-            "request": {name: value for name, value in asdict(request).items() if value or name != "again"},
-            "hint": SCHEMA_HINT,
-        }
-        text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def _needed(self, request: ChatRequest) -> int:
         """Return an upper estimate of the input tokens, or 0 if neither the budget nor a rate limit needs it."""
@@ -268,16 +297,16 @@ class CachedCalls:
         ledger.count_outcome(task.name, kind)
         return LLMError(f"{task.name}: {model} rejects the input, {problem}.", kind)
 
-    def _count(self, request: ChatRequest, reply: Reply, *, batched: bool = False) -> CachedResponse:
+    def _count(self, request: ChatRequest | None, reply: Reply, *, batched: bool = False) -> CachedResponse:
         """Return the reply with token counts and cost; counts missing from the response are computed here."""
         model, read, written, estimated = self._chat.model, reply.input_tokens, reply.output_tokens, False
         if read is None:
-            count = tokens.count_message_tokens(request.messages, model)
+            count = tokens.count_message_tokens(() if request is None else request.messages, model)
             read, estimated = count.tokens, count.estimated
         if written is None:
             count = tokens.count_text_tokens(reply.text, model)
             written, estimated = count.tokens, estimated or count.estimated
-        return CachedResponse(
+        answer = CachedResponse(
             text=reply.text,
             finish=reply.finish,
             refusal=reply.refusal,
@@ -290,6 +319,13 @@ class CachedCalls:
             seconds=reply.seconds,
             at=time.time(),
         )
+        return answer if request is None else _mark_cut(answer, request)
 
     def _money(self, read: int, cached: int, written: int, *, batched: bool = False) -> float | None:
         return self._setting.prices.money(self._chat.model, read, cached, written, batched=batched)
+
+
+def _mark_cut(answer: CachedResponse, request: ChatRequest) -> CachedResponse:
+    """Return an answer with the finish reason of a cut one if it took all of its room: some servers say `stop` then."""
+    used = not answer.estimated and answer.output_tokens >= request.max_tokens
+    return replace(answer, finish="length") if used and not answer.is_cut else answer

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -16,6 +17,7 @@ from ragindex.llm.batches.calls import BatchCalls, WantedCall
 from ragindex.llm.batches.endpoint import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
+from ragindex.llm.call_keys import PaidBefore, hash_follow_up, hash_question
 from ragindex.llm.json_text import drop_thoughts
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
 from ragindex.llm.openai_parameters import ChatParameters
@@ -23,7 +25,6 @@ from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages, retries_failed
 
-_CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})  # finish reasons, of different servers
 _THINKING_ROOM = 4096  # more tokens for an answer whose room was spent on thoughts
 _MAX_FAILURES_IN_A_ROW = 20
 _LEAST_CHARGED, _MOST_UNUSABLE = 40, 0.25  # of so many inputs, the share without a usable answer that ends a run
@@ -86,7 +87,9 @@ class LLMClient(LLM):
     def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
         messages, plain = tuple(render_messages(task, inputs)), task.read is not None
-        return ChatRequest(task.name, messages, schema_text(task.output), limit, plain=plain, repeat=repeat)
+        question = hash_question(task, inputs, repeat)
+        schema = schema_text(task.output)
+        return ChatRequest(task.name, messages, schema, limit, plain=plain, repeat=repeat, question=question)
 
     def _ask(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int, again: bool) -> "list[_Turn[Output]]":
         """Return the conversation about an input. One that is cached and unusable begins anew in `retrying_failed`."""
@@ -131,7 +134,7 @@ class LLMClient(LLM):
     ) -> dict[str, WantedCall]:
         """Return the next call of each conversation whose answer is not in the cache, by key."""
         calls = (self._find_next(task, self._request(task, each, repeat), again) for each in inputs)
-        return {self._calls.key(task, call.request): call for call in calls if call is not None}
+        return {self._calls.keys(task, call.request).request: call for call in calls if call is not None}
 
     def _find_next(self, task: Task[Output], request: ChatRequest, again: bool) -> WantedCall | None:
         """Return what `run` would ask the model for next; None if the cache has it all. Records nothing."""
@@ -147,6 +150,15 @@ class LLMClient(LLM):
         result = turns[-1].result if turns else None
         return result.output if isinstance(result, Reading) else None
 
+    def find_paid_before(
+        self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0
+    ) -> tuple[Output, PaidBefore] | None:
+        """Return the usable answer that the cache has to an input under other settings; None if there is none."""
+        for before, answer in self._calls.find_paid_before(task, self._request(task, inputs, repeat)):
+            with suppress(UnusableError):
+                return _parse_output(task, answer, cut=False).output, before
+        return None
+
     def _read_cache(
         self, task: Task[Output], request: ChatRequest, again: bool
     ) -> "tuple[list[_Turn[Output]], ChatRequest | None]":
@@ -154,7 +166,7 @@ class LLMClient(LLM):
         missing = list[ChatRequest]()
 
         def find(request: ChatRequest) -> tuple[CachedResponse, bool] | None:
-            answer, arrived = self._calls.find(self._calls.key(task, request))
+            answer, arrived = self._calls.find(task, request)
             if answer is None:
                 missing.append(request)
                 return None
@@ -199,20 +211,14 @@ def _walk(
         last, sent, step = step is not request, step, None
         result: Reading[Output] | UnusableError
         try:
-            result = _parse_output(task, answer, _is_cut(sent, answer))
+            result = _parse_output(task, answer, answer.is_cut)
         except UnusableError as error:
             result = error
             if not last and error.kind != "refusal":
                 step = _build_retry(sent, answer, error)
             elif not last and again and replayed:
-                step = replace(sent, again=True)
+                step = replace(sent, again=True, question=hash_follow_up(sent.question, "refusal"))
         yield _Turn(answer, replayed, result, step)
-
-
-def _is_cut(request: ChatRequest, answer: CachedResponse) -> bool:
-    """Return whether an answer used all of its room. Some servers say `stop` then, or use a word of their own."""
-    used = not answer.estimated and answer.output_tokens >= request.max_tokens
-    return used or answer.finish.casefold() in _CUT
 
 
 def _parse_output(task: Task[Output], answer: CachedResponse, cut: bool) -> Reading[Output]:
@@ -238,6 +244,7 @@ def _parse_output(task: Task[Output], answer: CachedResponse, cut: bool) -> Read
 
 def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableError) -> ChatRequest:
     """Return the request to retry with: more tokens if the answer was cut off, else the answer and its error."""
+    request = replace(request, question=hash_follow_up(request.question, error.kind))
     if error.kind == "truncated":
         thought = not drop_thoughts(answer.text).strip()
         return replace(request, max_tokens=2 * request.max_tokens + (_THINKING_ROOM if thought else 0))

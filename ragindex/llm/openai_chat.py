@@ -81,7 +81,8 @@ class ChatRequest:
     """A request: messages, the JSON schema of the answer, and the maximum number of answer tokens.
 
     If `plain`, the answer need not be JSON at endpoints without JSON output. If `hinted`, the messages already contain
-    the schema. The request is sent `again` in a later run, after a refusal.
+    the schema. The request is sent `again` in a later run, after a refusal. `question` is a hash of what is asked,
+    whatever the prompt and the settings.
     """
 
     task: str
@@ -92,6 +93,7 @@ class ChatRequest:
     hinted: bool = False
     repeat: int = 0
     again: bool = False
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)

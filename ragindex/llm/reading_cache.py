@@ -4,15 +4,17 @@ New answers stay in memory, or are written to a file that the caller names. The 
 without a byte being written, not even to SQLite's log beside it.
 """
 
+import math
 import shutil
 import sqlite3
 import tempfile
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Condition, Lock
+from typing import TypeVar
 
 from ragindex._util.durable_files import expand_home
 from ragindex._util.sqlite import require_sqlite_log
@@ -23,8 +25,11 @@ from ragindex.llm.cache import (
     SQLiteCache,
     check_format,
     convert_sqlite_errors,
+    read_question,
     read_response,
 )
+
+_Rows = TypeVar("_Rows")
 
 MOST_BYTES = 64 << 20
 """Bytes of answers that are kept in memory; those that were not used for the longest time are forgotten first."""
@@ -42,22 +47,27 @@ class StoredAnswers:
 
     def get(self, key: str) -> CachedResponse | None:
         """Return the response stored under `key`, or None if it is missing or damaged. Raises StoreError."""
+        return self._read(lambda connection: read_response(connection, key))
+
+    def find_question(self, question: str) -> list[tuple[CallSource, CachedResponse]]:
+        """Return the responses to a question under whatever settings, the newest first. Raises StoreError."""
+        return self._read(lambda connection: read_question(connection, question)) or []
+
+    def _read(self, read: Callable[[sqlite3.Connection], _Rows]) -> _Rows | None:
+        """Return what `read` returns for the file; None if there is none."""
         path = self._path
         if path is None or not path.exists():
             return None
         with convert_sqlite_errors(path):
             for attempt in range(_ATTEMPTS):
                 try:
-                    return self._read(path, key)
+                    require_sqlite_log(path)
+                    with closing(self._connect(path)) as connection:
+                        return read(connection) if check_format(connection, path) else None
                 except sqlite3.DatabaseError:  # the end of another process's log was moved into the file meanwhile
                     if attempt == _ATTEMPTS - 1:
                         raise
         return None
-
-    def _read(self, path: Path, key: str) -> CachedResponse | None:
-        require_sqlite_log(path)
-        with closing(self._connect(path)) as connection:
-            return read_response(connection, key) if check_format(connection, path) else None
 
     def _connect(self, path: Path) -> sqlite3.Connection:
         """Open the file so that nothing beside it is made: SQLite reads a log only with its index, which it would make.
@@ -102,10 +112,13 @@ def _size(path: Path) -> int:
 
 
 class MemoryCache:
-    """A cache in memory over the answers of an index. Of concurrent equal requests only the first is sent."""
+    """A cache in memory over the answers of an index, of so many bytes (None: any number).
 
-    def __init__(self, stored: StoredAnswers, most_bytes: int = MOST_BYTES) -> None:
-        self._stored, self._most = stored, most_bytes
+    Of concurrent equal requests only the first is sent.
+    """
+
+    def __init__(self, stored: StoredAnswers, most_bytes: int | None = MOST_BYTES) -> None:
+        self._stored, self._most = stored, math.inf if most_bytes is None else most_bytes
         self._answers: OrderedDict[str, CachedResponse] = OrderedDict()
         self._bytes = 0
         self._claimed: set[str] = set()
@@ -143,6 +156,10 @@ class MemoryCache:
                 self._claimed.remove(key)
                 self._changed.notify_all()
 
+    def find_question(self, question: str) -> list[tuple[CallSource, CachedResponse]]:
+        """Return the responses of the index to a question. Those in memory have the settings of this process."""
+        return self._stored.find_question(question)
+
 
 def _weigh(response: CachedResponse) -> int:
     return len(response.text) + len(response.refusal) + _ROW_BYTES
@@ -158,6 +175,10 @@ class NamedCache(SQLiteCache):
     def get(self, key: str) -> CachedResponse | None:
         """Return the response cached under `key`, in the file or in the index; None if there is none."""
         return super().get(key) or self._stored.get(key)
+
+    def find_question(self, question: str) -> list[tuple[CallSource, CachedResponse]]:
+        """Return the responses to a question, those of the file first."""
+        return [*super().find_question(question), *self._stored.find_question(question)]
 
 
 def open_reading_cache(stored: Path | None, file: Path | str | None) -> ResponseCache:

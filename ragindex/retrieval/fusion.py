@@ -1,6 +1,7 @@
 """Rank fusion and score normalization: pure functions on lists of ids and scores."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -53,3 +54,12 @@ def normalize_scores(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
         return scores
     least, greatest = float(scores.min()), float(scores.max())
     return (scores - least) / (greatest - least) if scores_differ(least, greatest) else np.ones_like(scores)
+
+
+def raise_scores(scores: Sequence[float]) -> list[float]:
+    """Return the scores of a ranking raised where needed, so that none is greater than the one before.
+
+    >>> raise_scores([0.5, 0.9, 0.2])
+    [0.9, 0.9, 0.2]
+    """
+    return list(accumulate(reversed(scores), max))[::-1]

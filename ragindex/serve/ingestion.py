@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 from ragindex._util.ids import find_spelling, spellings
 from ragindex._util.redaction import hide_secrets
@@ -38,6 +39,26 @@ class SpendCap:
     day: date | None
 
 
+@dataclass(slots=True)
+class SourceUpdates:
+    """The last update of the sources of a collection: whether it was asked for, goes on or has ended, and its report.
+
+    `request` is what the sync process has not been told yet.
+    """
+
+    status: Literal["none", "accepted", "running", "done", "failed"] = "none"
+    reason: str = ""
+    requested_at: float | None = None
+    finished_at: float | None = None
+    report: Mapping[str, Any] | None = None
+    request: Mapping[str, Any] | None = None
+
+    def end(self, report: Mapping[str, Any] | None, reason: str) -> None:
+        """Note how the update has ended: with a `reason`, it has failed."""
+        self.status, self.reason = "failed" if reason else "done", reason
+        self.report, self.request, self.finished_at = report, None, time.time()
+
+
 def find_left_today() -> float:
     """Return what all runs may still pay today, in dollars."""
     daily = find_daily_budget()
@@ -66,6 +87,7 @@ class Ingestion:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.spool: Spool = open_spool(collection.spec.folder)
         self.failure = ""
+        self.updates = SourceUpdates()
         self._wakes = asyncio.Event()
 
     # ------------------------------------------------------------ accepting
@@ -160,6 +182,32 @@ class Ingestion:
             changes.accept([(id, None)], key.name)
         self.lift_caps([key.name])  # the document may have waited
         return id
+
+    def request_update(self, key: AccessKey, *, allow_removals: bool) -> None:
+        """Have the sources of the collection read again; an update that has not ended stays the one that is requested.
+
+        Raises RefusalError if the key may not change all documents.
+        """
+        if key.where is not None or key.id_prefix:
+            raise RefusalError(403, f"The key {key.name!r} may not change all documents.", "right")
+        self._require_intact()
+        if self.updates.status not in ("accepted", "running"):
+            request = {"owner": key.name, "allow_removals": allow_removals}
+            self.updates = SourceUpdates("accepted", requested_at=time.time(), request=request)
+        self._tell_update()
+        self.wake()
+
+    def _tell_update(self) -> None:
+        """Tell the sync process, if there is one, that an update is requested. Any thread may call it."""
+
+        def write() -> None:
+            process = self._process
+            if self.updates.request is not None and process is not None and process.stdin is not None:
+                process.stdin.write(json.dumps({"update": self.updates.request}).encode() + b"\n")
+                self.updates.status, self.updates.request = "running", None
+
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(write)
 
     def find_damage(self) -> str:
         """Return why no documents are accepted: those of the index are damaged; "" if they are not known to be."""
@@ -296,7 +344,7 @@ class Ingestion:
     async def _sync_pending(self) -> bool:
         """Run sync processes until nothing is waiting; return whether that went well."""
         try:
-            while await self._count():
+            while await self._count() or self.updates.request is not None:
                 if not await self._run_process():
                     return False
         except (RagindexError, OSError) as error:
@@ -324,6 +372,7 @@ class Ingestion:
             start_new_session=True,  # signals of a terminal, or to the server's group, are the server's to act on
         )
         self._process = process
+        self._tell_update()
         talking = asyncio.create_task(self._pass_wakes(process))
         reading = asyncio.create_task(_read_errors(process))
         try:
@@ -338,6 +387,8 @@ class Ingestion:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+        if self.updates.status == "running":
+            self.updates.end(None, "The process that made the update has ended. Ask for it again.")
         if code != 0:
             last = error.strip().rpartition("\n")[2]
             self.failure = hide_secrets(last) or f"the sync process ended with code {code}"
@@ -351,6 +402,9 @@ class Ingestion:
         while line := await process.stdout.readline():
             message = json.loads(line)
             if message["event"] == "synced":
+                await self._move_on()
+            elif message["event"] == "updated":
+                self.updates.end(message["report"], message["failure"])
                 await self._move_on()
             elif message["event"] == "spend_cap":
                 self._note_cap(message)

@@ -185,6 +185,30 @@ class AcceptedDocuments(BaseModel):
     documents: list[DocumentStatus]
 
 
+class UpdateBody(BaseModel):
+    """Which collection to update from its sources, and whether many of its documents may be removed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    collection: str = Field("", max_length=200, description="Name of the collection. Default: the first.")
+    allow_removals: bool = Field(False, description="Remove more than a fifth of a source's documents, too.")
+
+
+class UpdateAnswer(BaseModel):
+    """The last update of a collection from its sources. Times are in seconds since 1970.
+
+    `report` has the ids of the documents that were added, changed and removed, as `ragindex update --json` does;
+    `reason` says why the update failed.
+    """
+
+    collection: str
+    status: Literal["none", "accepted", "running", "done", "failed"]
+    reason: str
+    requested_at: float | None
+    finished_at: float | None
+    report: dict[str, Any] | None
+
+
 class DocumentAnswer(DocumentStatus):
     """A document as it is searched now (null if it is not), and the state of its last change."""
 

@@ -20,7 +20,7 @@ from ragindex.serve.service import Service
 from ragindex.serve.telemetry import log_error
 
 OPERATIONS_ROUTER = APIRouter(tags=["operations"])
-_OF_ALL_DOCUMENTS = ("reason", "documents", "pending", "damaged", "sync_failure")
+_OF_ALL_DOCUMENTS = ("reason", "documents", "fit", "pending", "damaged", "sync_failure")
 """What only keys that may see all documents of a collection get to know of it."""
 _KEPT_SECONDS = 5.0
 """How long the result of a search check counts."""
@@ -54,12 +54,15 @@ async def ready_route(request: Request) -> Response:
 
 
 def _describe(service: Service, collection: ServedCollection, reason: str) -> dict[str, Any]:
+    index = collection.state.index
+    fit = index.fit_state()
     return {
         "searches": not reason,
         "reason": reason,
         "methods": list(collection.methods),
         "encoder": collection.state.encoder,
-        "documents": collection.state.index.counts().documents,
+        "fit": None if fit is None else fit.as_json(),
+        "documents": index.counts().documents,
         "opened_at": collection.state.opened_at,
         **_describe_writing(service, collection.name),
     }

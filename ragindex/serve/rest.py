@@ -25,6 +25,8 @@ from ragindex.serve.models import (
     DocumentStatus,
     SearchAnswer,
     SearchBody,
+    UpdateAnswer,
+    UpdateBody,
     error_responses,
 )
 from ragindex.serve.refusals import RefusalError, error_body
@@ -164,6 +166,33 @@ def _answer_to_json(composed: ComposedAnswer) -> dict[str, Any]:
         "output_tokens": composed.paid.output_tokens,
         "money": composed.paid.money,
     }
+
+
+@REST_ROUTER.post("/update", status_code=202, response_model=UpdateAnswer, tags=["documents"])
+async def update_route(body: UpdateBody, service: ServiceNeeded, key: WriteKey) -> Response:
+    """Read the sources of the index again, as `ragindex update` does. GET tells how it went."""
+    ingestion = find_ingestion(service, key, body.collection)
+    await service.work(partial(ingestion.request_update, key, allow_removals=body.allow_removals))
+    return _describe_update(ingestion, 202)
+
+
+@REST_ROUTER.get("/update", response_model=UpdateAnswer, tags=["documents"])
+async def update_state_route(
+    service: ServiceNeeded,
+    key: WriteKey,
+    collection: Annotated[str, Query(max_length=200, description="Name of the collection. Default: the first.")] = "",
+) -> Response:
+    """Return how far the last update is, and its report."""
+    ingestion = find_ingestion(service, key, collection)
+    if key.where is not None or key.id_prefix:
+        raise RefusalError(403, f"The key {key.name!r} may not see all documents.", "right")
+    return _describe_update(ingestion, 200)
+
+
+def _describe_update(ingestion: Ingestion, status: int) -> Response:
+    last = ingestion.updates
+    fields = {name: getattr(last, name) for name in ("status", "reason", "requested_at", "finished_at", "report")}
+    return JSONResponse({"collection": ingestion.collection.name, **fields}, status)
 
 
 DOCUMENTS_ROUTER = APIRouter(

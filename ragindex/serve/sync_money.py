@@ -6,6 +6,7 @@ server has what was paid before the process was killed: at most what each slot h
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -43,6 +44,8 @@ class ServerLink:
         """Keys whose documents wait, until the server says otherwise."""
         self.lifts = 0
         """How often the server has let documents go on that waited."""
+        self.updates = deque[dict[str, Any]]()
+        """Updates of the sources that are not begun: the key that pays, and whether removals are allowed."""
         self._lifts_before = 0
         self._write, self._lock = write, Lock()
         self._numbers = count(1)
@@ -62,12 +65,15 @@ class ServerLink:
         return reply.result()
 
     def receive(self, line: str) -> bool:
-        """Take a line of the server: a reply, or the keys whose documents wait. Return whether there may be work."""
+        """Take a line of the server: a reply, keys whose documents wait, an update. Return whether work may wait."""
         if not line.strip():
             return True
         message = json.loads(line)
         if "capped" in message:
             self.capped, self.lifts = set(message["capped"]), message["lifts"]
+            return True
+        if "update" in message:
+            self.updates.append(message["update"])
             return True
         self._questions.pop(message["id"]).set_result(message)
         return False

@@ -33,6 +33,7 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.index.index import Index, open_index
+from ragindex.index.updating import update_to_json
 from ragindex.interfaces.llm import PaidPlugin
 from ragindex.serve.spool import AcceptedChange, Spool, open_spool
 from ragindex.serve.sync_money import LinkedBudget, ServerLink
@@ -213,6 +214,9 @@ def run_syncs(folder: Path, wakes: "SimpleQueue[bool]", link: ServerLink) -> Non
         while True:
             while _sync_once(index, spool, link):
                 link.send("synced")
+            if link.updates:
+                _update_once(index, link)
+                continue
             try:
                 wakes.get(timeout=_IDLE_SECONDS)
             except Empty:
@@ -226,6 +230,21 @@ def _sync_once(index: Index, spool: Spool, link: ServerLink) -> int:
             return sync_accepted(index, spool, link)
         except WriterBusyError:
             time.sleep(_BUSY_SECONDS)
+
+
+def _update_once(index: Index, link: ServerLink) -> None:
+    """Read the sources of the index again and update it, paid by the key that asked; report how it went."""
+    request = link.updates.popleft()
+    report, failure = None, ""
+    while report is None and not failure:
+        try:
+            with link.paying(request["owner"]):
+                report = index.update(allow_removals=request["allow_removals"])
+        except WriterBusyError:
+            time.sleep(_BUSY_SECONDS)
+        except RagindexError as error:
+            failure = str(error)
+    link.send("updated", failure=failure, report=None if report is None else update_to_json(report))
 
 
 def _listen(wakes: "SimpleQueue[bool]", link: ServerLink) -> None:

@@ -25,7 +25,7 @@ DOCUMENTS = (
     spelt("press", "The Liberator|is an|abolitionist newspaper"),
     spelt("sky", "Polaris|also known as|The North Star", "Polaris|lies in|Ursa Minor"),
 )
-MORE = spelt("honeoye", "Honeoye|lies in|New York")
+MORE = spelt("honeoye", "Honeoye|lies in|Ursa Minor")  # of words that the fit knows, so that it stays
 QUESTION = Query("q", "Who married the publisher of The North Star?")
 Answers: TypeAlias = list[list[tuple[str, float]]]
 

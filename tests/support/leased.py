@@ -1,5 +1,6 @@
 """An index that is read while it is changed; how many states of it are on disk."""
 
+import random
 import shutil
 from functools import cache
 from pathlib import Path
@@ -47,6 +48,19 @@ def states(workspace: Index) -> int:
     (name,) = [name for name in workspace.store.names() if name.startswith("passages") and name.endswith(".records")]
     held = files.read_versions(workspace.folder / "store" / f"{name}.lance")
     return len(held.keys() - {index.made_from for one in held.values() for index in one.indexes.values()})
+
+
+def measure(folder: Path) -> int:
+    """Return the bytes of a store and of the files of parts."""
+    files_there = (path for name in ("store", "parts") for path in (folder / name).rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in files_there)
+
+
+def write_texts(numbers: range, turn: int) -> list[Document]:
+    """Return documents of 300 known words, in an order that depends on the number and the turn."""
+    words = ["slate", *(f"word{number}" for number in range(300))]
+    orders = {number: random.Random(1000 * turn + number) for number in numbers}
+    return [Document(f"d{n}", "Slate", " ".join(order.sample(words, len(words)))) for n, order in orders.items()]
 
 
 FIVE = [f"d{number}" for number in range(5)]

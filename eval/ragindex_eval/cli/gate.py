@@ -97,7 +97,7 @@ def _measure(
     if "data" not in given and "index" not in given:
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
     settings = settings.model_copy(update={"methods": methods, "fresh": True})
-    dataset = load_dataset(settings, settings.seed) if settings.data is not None else None
+    dataset = load_dataset(settings, settings.seed, settings.index) if settings.data is not None else None
     for note in () if dataset is None else (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     folder = settings.index or default_index(dataset.name if dataset else "")

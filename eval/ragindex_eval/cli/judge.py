@@ -100,7 +100,7 @@ def judge_command(
 
 def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approval) -> tuple[Pool, str, Path]:
     """Return the pool, the language of its texts, and the folder of the index, once the user agrees to the cost."""
-    dataset = None if settings.data is None else load_dataset(settings, settings.seed)
+    dataset = None if settings.data is None else load_dataset(settings, settings.seed, settings.index)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
     folder = settings.index or default_index(dataset.name if dataset else "")

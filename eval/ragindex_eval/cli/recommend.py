@@ -89,7 +89,7 @@ def recommend_command(
     """
     json_destination(json_file)
     settings = settings.over_file(config)
-    dataset = load_dataset(settings, settings.seed)
+    dataset = load_dataset(settings, settings.seed, settings.index)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     folder = settings.index or default_index(dataset.name)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ragindex.cli.option_groups import Group, make_parameter
-from ragindex.corpus.local_files import MAX_FILE_MB, FileSelection
+from ragindex.corpus.file_selection import FileSelection
 from ragindex_eval.run.settings import GROUPS, CompareSettings, DataSettings, make_settings
 
 COMMON = ("questions", "methods", "encoder", "llm", "out")
@@ -79,12 +79,4 @@ def list_reading_options(settings: DataSettings) -> list[str]:
 
 def write_reading_options(format: str | None, selection: FileSelection) -> list[str]:
     """Return the options of reading that differ from their defaults, with their values."""
-    given = (
-        ("--format", format),
-        *(("--include", pattern) for pattern in selection.include),
-        *(("--exclude", pattern) for pattern in selection.exclude),
-        ("--encoding", selection.encoding),
-        ("--max-file-mb", f"{selection.max_file_mb:g}" if selection.max_file_mb != MAX_FILE_MB else None),
-    )
-    rows = [] if selection.rows is None else ["--rows", *filter(None, [str(selection.rows)])]
-    return [*(word for flag, value in given if value for word in (flag, value)), *["--ocr"] * selection.ocr, *rows]
+    return [*(["--format", format] if format else []), *selection.flags()]

@@ -60,7 +60,7 @@ def tune_command(
     Example: ragindex tune my-documents/ --questions questions.csv --bases 'hipporag(mode=facts)' --out tuned.json
     """
     require_writable(out.parent)
-    dataset = load_dataset(settings, settings.seed)
+    dataset = load_dataset(settings, settings.seed, settings.index)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     scheme = make_method(parse_many(bases) if bases else [])

@@ -15,6 +15,7 @@ from ragindex._util.ids import find_spelling
 from ragindex.corpus import Corpus, FileSelection, LeftOut, read_selected
 from ragindex.corpus.benchmarks import find_file_pair, is_asqa
 from ragindex.corpus.formats import SINGLE_HOP, SINGLE_HOP_FILLED
+from ragindex.corpus.git_source import FORMAT as GIT
 from ragindex.corpus.json_reader import Item, Problems
 from ragindex.corpus.judgements import QRELS_FILE, question_id, read_judgements
 from ragindex.corpus.readers.text_encodings import decode_text
@@ -92,7 +93,7 @@ def read_dataset(
     dataset = _build_dataset(corpus, dataset_questions, problems, file or path, limit, seed)
     dataset = replace(dataset, questions_file=file.name if file else "")
     if corpus.format != "world":
-        return replace(dataset, source=str(path.resolve()))
+        return replace(dataset, source=corpus.root if corpus.format == GIT else str(path.resolve()))
     fewer = worlds.describe_shortfall(dataset_questions) if file is None else None
     return replace(dataset, source=corpus.name, notes=(*dataset.notes, *([fewer] if fewer else [])))
 

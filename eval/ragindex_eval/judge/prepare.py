@@ -11,7 +11,7 @@ from ragindex._util import durable_files
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.counting import Counting
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import DataError, UsageError
 from ragindex.estimate import Estimate, Pricing, price_calls
 from ragindex.estimate_left import find_payees, open_paid

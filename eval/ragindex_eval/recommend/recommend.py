@@ -14,7 +14,7 @@ import numpy as np
 
 from ragindex._util.time_limit import TimeLimitError, limit_time
 from ragindex.accounting import ledger
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import BudgetError, UsageError
 from ragindex.estimate import add_up
 from ragindex.estimate_left import estimate_left

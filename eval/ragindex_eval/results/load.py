@@ -91,6 +91,8 @@ def _load_comparison(folder: Path) -> Comparison:
         environment=value["environment"],
         fingerprint=value["fingerprint"],
         paid=_usage(value["spent"]) if "spent" in value else None,
+        possibly_charged=value.get("spent", {}).get("possibly_charged", 0.0),
+        retries=value.get("spent", {}).get("retries", 0),
         near_gold={one["query"]: one["near_gold"] for one in asked if "near_gold" in one},
         read_shares={id: share for one in asked for id, share in one.get("read_shares", {}).items()},
     )

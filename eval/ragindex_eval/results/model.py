@@ -421,6 +421,8 @@ class Comparison:
     - `holdout`: set if the choice was confirmed by questions kept apart.
     - `published`: set if the settings have a published table with figures on this data set.
     - `paid`: what the run paid in all; None if that was not recorded.
+    - `possibly_charged`, `retries`: the most dollars that attempts without an answer can have cost on top of that (None
+      if a price is unknown), and how many attempts were repeated.
     """
 
     dataset: DatasetFacts
@@ -453,6 +455,8 @@ class Comparison:
     read_shares: Mapping[str, float] = field(default_factory=dict)
     finds_nothing: tuple[FindsNothing, ...] = ()
     paid: Usage | None = None
+    possibly_charged: float | None = 0.0
+    retries: int = 0
     _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -496,7 +500,11 @@ class Comparison:
             "left_out": list(self.left_out),
             "environment": dict(self.environment),
             "fingerprint": self.fingerprint,
-            "spent": _usage_to_json(self.spent),
+            "spent": {
+                **_usage_to_json(self.spent),
+                "possibly_charged": self.possibly_charged,
+                "retries": self.retries,
+            },
             **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
             **({"finds_nothing": [one.to_json() for one in self.finds_nothing]} if self.finds_nothing else {}),
             **({} if self.enough is None else {"enough": self.enough.to_json()}),

@@ -145,7 +145,7 @@ def conclude(
         near_gold=near,
         read_shares=_find_read_shares(dataset, titles),
         finds_nothing=measure_finds_nothing(ranked, dataset.gold),
-        notes=tuple(notes),
+        notes=(*notes, *filter(None, [ledger.describe_lost(paid)])),
         details=(*_data_details(dataset), *list_part_details(index, list(schemes.values()))),
         left_out=tuple(map(str, (*plan.left_out, *scores.left_out))),
         environment=environment(),
@@ -163,6 +163,8 @@ def conclude(
         ),
         holdout=holdout,
         paid=paid.spent,
+        possibly_charged=paid.possibly_charged,
+        retries=paid.retries,
     )
     return _compare_with_expectations(comparison, settings)
 

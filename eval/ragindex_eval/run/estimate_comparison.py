@@ -52,7 +52,7 @@ def estimate_comparison(
     services = {label: scheme for label, scheme in schemes.items() if any(paid_by(scheme))}
     if model is None and encoder is None and not services:
         return []
-    setting = setting or LLMSettings()
+    setting = setting or LLMSettings(reuse_answers=settings.reuse_answers)
     recording = nullcontext() if sample else ledger.unrecorded()  # a sample is paid for
     with recording, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the work itself warns

@@ -3,20 +3,21 @@
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import regex
 
 from ragindex._util.text import first_names, many
-from ragindex.corpus import Corpus
+from ragindex.corpus import Corpus, FileSelection
 from ragindex.errors import UsageError
 from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.index import Index
-from ragindex.index.manifest import require_apart
+from ragindex.index.manifest import read_manifest, require_apart
 from ragindex.index.notes import format_changes
 from ragindex.index.parts import TRIPLES
+from ragindex.index.readings import find_reading
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
@@ -49,14 +50,21 @@ class Experiment:
     qa_model: str = ""
 
 
-def load_dataset(settings: DataSettings, seed: int | None) -> Dataset:
-    """Load the documents and questions that the settings of one comparison name; the seed draws the questions."""
+def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = None) -> Dataset:
+    """Load the documents and questions that the settings of one comparison name; the seed draws the questions.
+
+    Where they do not say how files are read, an index that is named reads its source as it did before.
+    """
+    selection, manifest = settings.selected_files(), None if index is None else read_manifest(index)
+    if manifest is not None and selection == FileSelection() and settings.data is not None:
+        remembered = find_reading(manifest.sources, str(settings.data))
+        selection = selection if remembered is None else remembered.options.selection
     return datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,
         format=settings.format,
         skip_bad=False if settings.strict else settings.skip_bad,
-        selection=settings.selected_files(),
+        selection=selection,
         limit=settings.limit,
         seed=seed or 0,
     )
@@ -79,7 +87,7 @@ def prepare_index(
         folder,
         **settings.opened_with(),
         chunking="default" if data is None else data.corpus.chunking,
-        llm_settings=LLMSettings(budget=budget or parse_budget(settings.budget)),
+        llm_settings=LLMSettings(budget=budget or parse_budget(settings.budget), reuse_answers=settings.reuse_answers),
         keep_calls=not settings.no_cache,
         create=True,
     ) as opened:
@@ -105,6 +113,7 @@ def load_experiment(
     else:
         _warn_of_changes(index, index.replace(data.corpus, announce=partial(_announce_leaving, index)))
         dataset = datasets.match_index(data, index)
+    dataset = replace(dataset, notes=(*dataset.notes, *_describe_commits(index)))
     if not dataset.queries:
         raise UsageError(
             f"The dataset {dataset.name} has no questions. Give some: --questions FILE.csv (question,answer,documents) "
@@ -119,6 +128,13 @@ def load_experiment(
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
+
+
+def _describe_commits(index: Index) -> list[str]:
+    """Return the commit of each git repository that documents of the index were read from."""
+    sources = index.manifest.sources.items()
+    commits = {name: source.reading.commit for name, source in sources if source.reading is not None}
+    return [f"The documents of {name} are those of the commit {commit}." for name, commit in commits.items() if commit]
 
 
 def _announce_leaving(index: Index, removals: Removals) -> None:

@@ -54,7 +54,7 @@ def list_notes(
         *_elsewhere_notes([*ranked, *failed]),
         *_naming_notes(len(find_naming_questions(dataset)), _count_judged(dataset)),
         *_fitted_notes(dataset, compared),
-        *filter(None, [describe_old_fit(index, schemes)]),
+        *filter(None, [describe_old_fit(index, schemes, [query.text for query in dataset.queries])]),
         *_data_notes(dataset),
         *describe_near_gold(dataset, near, k),
         *_unanswerable_notes(dataset),

@@ -25,7 +25,7 @@ from pydantic import (
 
 from ragindex._util.text import suggest_names
 from ragindex.corpus import FileSelection
-from ragindex.corpus.local_files import MAX_FILE_MB
+from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
@@ -155,6 +155,12 @@ class IndexSettings(_Settings):
     llm: _Plugin | None = _field("L", "openai:MODEL, or offline (rules). Default: the index's own, or offline.")
     budget: float | None = _field("DOLLARS", "Stop before the calls cost more.")
     no_cache: bool = _field(None, "Neither read nor write the cache of LLM calls.", default=False)
+    reuse_answers: bool = _field(
+        None,
+        "Keep answers of the same model that were paid for under other settings: another address, temperature, seed, "
+        "structure or prompt.",
+        default=False,
+    )
     triples: Path | None = _field("FILE", "Published extractions (HippoRAG's OpenIE), used instead of an LLM.")
     store: _Plugin | None = _field("S", "The store. Default: the index's own, or lancedb.")
     language: str | None = _field("L", "The language of the documents. Default: the index's own, or english.")

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ragindex._util.workers import use_workers
 from ragindex.accounting import ledger
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
 from ragindex.index.index import Index
@@ -134,7 +134,7 @@ def _list_comparisons(
     """Yield the settings and the data of the comparisons over one corpus, for every encoder and seed."""
     seeds = [settings.seed] if settings.seeds is None else settings.seeds
     first = settings.for_one(corpus, settings.encoder, seeds[0])
-    data = None if corpus is None else load_dataset(first, first.seed)
+    data = None if corpus is None else load_dataset(first, first.seed, first.index)
     if data is not None and first.index is not None and len(settings.all_corpora()) > 1:
         settings = settings.model_copy(update={"index": first.index / folder_name(data.name)})
     for encoder in settings.all_encoders():

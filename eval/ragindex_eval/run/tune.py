@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragindex._util.progress import progress_bar
-from ragindex.encoders.vector_cache import remember_paid_questions
+from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import FeatureRetriever, Scheme

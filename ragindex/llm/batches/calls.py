@@ -31,9 +31,10 @@ from ragindex.llm.batches.endpoint import (
     read_results,
 )
 from ragindex.llm.budget import Booking
-from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
+from ragindex.llm.cache import CachedResponse, CacheEntry, CallSource, SQLiteCache
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.openai_chat import ChatRequest, OpenAIChat
+from ragindex.llm.call_keys import complete_key
+from ragindex.llm.openai_chat import ChatRequest, OpenAIChat, Reply
 from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.tasks import Task
 
@@ -103,7 +104,7 @@ class BatchCalls:
         if not read_batches(self._cache):
             return
         with self._explained(task), self._cache.claimed(_PLANNING):
-            requests = {key: call.request for key, call in find_wanted().items()}
+            requests = {key: call.request for key, call in self._name(task, find_wanted()).items()}
             for batch in self._endpoint.find_sent(requests.keys()):
                 state = self._endpoint.look(batch.id)
                 if not state.ended:
@@ -119,7 +120,8 @@ class BatchCalls:
         """Send what is wanted, wait for it and for what was sent before; return whether there was anything."""
         with ExitStack() as reserving:
             with self._cache.claimed(_PLANNING):
-                wanted = {key: call for key, call in find_wanted().items() if key not in progress.left}
+                wanted = self._name(task, find_wanted())
+                wanted = {key: call for key, call in wanted.items() if key not in progress.left}
                 sent = self._endpoint.find_sent(wanted.keys())
                 free = {key: call for key, call in wanted.items() if not any(key in batch.keys for batch in sent)}
                 chosen = self._choose(task, free, progress, waits=bool(sent))
@@ -136,6 +138,14 @@ class BatchCalls:
         if not sent and (one_by_one := len(free) + len(progress.left)):
             _print(f"{task.name}: {many(one_by_one, 'request')} in no batch, asked one by one at the full price.")
         return bool(sent)
+
+    def _name(self, task: Task[Any], wanted: Mapping[str, WantedCall]) -> dict[str, WantedCall]:
+        """Return the calls by their names: those of earlier versions where a batch on its way has them."""
+        sent = frozenset[str]().union(*(batch.keys for batch in read_batches(self._cache)))
+        if sent <= wanted.keys():
+            return dict(wanted)
+        names = {key: self._calls.keys(task, call.request).names() for key, call in wanted.items()}
+        return {next((name for name in names[key] if name in sent), key): call for key, call in wanted.items()}
 
     # ---------------------------------------------------------------- what is sent
 
@@ -272,19 +282,18 @@ class BatchCalls:
 
         Raises ServiceError if the result file lacks answers that the endpoint says it has; those that came are kept.
         """
-        source = CallSource(batch.task, batch.version, self._chat.provider, batch.model, batch.base_url)
         with self._cache.claimed(batch.name):
             if all(other.name != batch.name for other in read_batches(self._cache)):
                 return None
-            results, answers = self._download(batch, state), []
+            results, answers = self._download(batch, state), list[tuple[str, CacheEntry]]()
             for key, reply in results.replies.items():
-                cached = self._cache.get(key)
-                if cached is None or cached.at < batch.at:  # otherwise a run that crashed has put it there
-                    answers.append((key, source, self._calls.count_batched(reply, requests.get(key))))
+                row = self._make_row(task, batch, key, reply, requests.get(key))
+                if row is not None:
+                    answers.append((key, row))
             for at in range(0, len(answers), _ROWS):
-                rows = answers[at : at + _ROWS]
+                rows = [row for _, row in answers[at : at + _ROWS]]
                 self._cache.put_many(rows)
-                self._calls.add_arrived(key for key, _, _ in rows)
+                self._calls.add_arrived(key for key, _ in answers[at : at + _ROWS])
                 booking.pay(sum(answer.money or 0.0 for _, _, answer in rows))
                 self._log([answer for _, _, answer in rows], batch)
             for key, failure in results.failures.items():
@@ -302,6 +311,18 @@ class BatchCalls:
                 )
             drop_batches(self._cache, [batch.name])
         return results
+
+    def _make_row(
+        self, task: Task[Any], batch: BatchRecord, key: str, reply: Reply, request: ChatRequest | None
+    ) -> CacheEntry | None:
+        """Return an answer with its place in the cache; None if a run that crashed has put it there."""
+        if request is not None:
+            return self._calls.make_entry(task, request, reply, batch.at)
+        stored = (self._cache.get(each) for each in (key, complete_key(key)))
+        if any(answer is not None and answer.at >= batch.at for answer in stored):
+            return None
+        source = CallSource(batch.task, batch.version, self._chat.provider, batch.model, batch.base_url)
+        return key, source, self._calls.count_batched(reply, None)
 
     def _log(self, answers: Sequence[CachedResponse], batch: BatchRecord) -> None:
         """Log what answers of a batch have cost, as one payment."""

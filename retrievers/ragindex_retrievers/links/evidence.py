@@ -19,7 +19,7 @@ from ragindex.plugins.strict_models import Strict
 from ragindex.retrieval.hits import check_queries, fetch_hits, fetch_records
 from ragindex.types import Query, Retrieval, Step
 from ragindex_retrievers.links.lookups import LinksParameters
-from ragindex_retrievers.links.method import Hop, LinkParts, LinkWalk, link_parts, open_parts
+from ragindex_retrievers.links.method import FollowedLinks, LinkParts, LinkWalk, link_parts, open_parts
 
 _EXPLAINED_HITS, _EXPLAINED_FEATURES = 10, 3
 
@@ -234,11 +234,11 @@ def build_features(walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[s
     return np.stack(columns, axis=1)
 
 
-def _weights(hop: Hop) -> Doubles:
+def _weights(hop: FollowedLinks) -> Doubles:
     return np.array([link.weight for link in hop.links], np.float64)
 
 
-def _strengths(hop: Hop) -> Doubles:
+def _strengths(hop: FollowedLinks) -> Doubles:
     return hop.seed_scores * _weights(hop)
 
 

@@ -27,7 +27,7 @@ from ragindex.parts.records import Doubles, Integers
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import label
-from ragindex.retrieval.fusion import scores_differ
+from ragindex.retrieval.fusion import raise_scores, scores_differ
 from ragindex.retrieval.hits import check_queries, fetch_hits
 from ragindex.stores.metered import search_together
 from ragindex.text_analysis import analyse, token_spans
@@ -112,9 +112,7 @@ class CandidateScores:
         base, total = self.base.tolist(), self.total.tolist()
         first = sorted(self.rows, key=lambda id: (-base[self.rows[id]], id))[:count]
         order = [*first, *(id for id in self.best() if id not in first)]
-        scores = [total[self.rows[id]] for id in order]
-        raised = np.maximum.accumulate(scores[::-1])[::-1]
-        return dict(zip(order, raised.tolist(), strict=True))
+        return dict(zip(order, raise_scores([total[self.rows[id]] for id in order]), strict=True))
 
     def places(self, ids: Sequence[str]) -> Integers:
         """Return the rows of passages."""
@@ -204,7 +202,7 @@ class LinkParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class FollowedLinks:
     """The links that one hop followed, and for each of them the row of its seed and of its passage, the score that the
     seed had, and what is new beyond it (CandidateScores.share_of_new)."""
 
@@ -222,7 +220,7 @@ class LinkWalk:
         self.parts, self.settings, self.query, self.vector = parts, parts.settings, query, vector
         self.words = _list_words(query.text, parts.passages.schema.language)
         self.scores = CandidateScores(self.settings.weight)
-        self.hops: list[Hop] = []
+        self.hops: list[FollowedLinks] = []
         self.via: dict[str, Link] = {}
         self.steps: list[Step] = []
         self._walked: set[str] = set()
@@ -288,12 +286,14 @@ class LinkWalk:
         (result,) = self.parts.passages.search([FilterQuery(where, len(ids))])
         return result.ids
 
-    def _make_hop(self, links: Sequence[Link]) -> Hop:
+    def _make_hop(self, links: Sequence[Link]) -> FollowedLinks:
         seeds = self.scores.places([link.seed for link in links])
         passages = self.scores.places([link.passage for link in links])
-        return Hop(links, seeds, passages, self.scores.total[seeds], self.scores.share_of_new(seeds, passages))
+        return FollowedLinks(
+            links, seeds, passages, self.scores.total[seeds], self.scores.share_of_new(seeds, passages)
+        )
 
-    def _add_gains(self, hop: Hop) -> None:
+    def _add_gains(self, hop: FollowedLinks) -> None:
         settings = self.settings
         weights = np.array([link.weight * (settings.backward if link.backward else 1.0) for link in hop.links])
         gains = hop.seed_scores * weights * (settings.link_weight + settings.novelty_weight * hop.new)

@@ -82,3 +82,20 @@ def test_a_budget_answers(till: Till) -> None:
     done = ragindex(*COMMANDS["compare"], "--budget", "100")
     assert done.code == 0, done.err
     assert "Estimate: about $" in done.err
+
+
+def test_answers_of_other_settings_are_announced_and_kept_on_demand(till: Till) -> None:
+    assert ragindex(*COMMANDS["compare"], "--yes").code == 0
+    till.server.requests.clear()
+    cooler = (*COMMANDS["compare"], "--llm", "openai(model=small, temperature=0.2)")
+    refused = ragindex(*cooler)
+    assert (refused.code, till.server.requests) == (2, [])
+    assert "answers of this index were paid for under other settings: temperature 0 → 0.2. They are" in refused.err
+    repaid = {
+        task["task"]: sum(each["answers"] for each in task["repaid"])
+        for task in ragindex(*cooler, "--dry-run", "--json", "-").json["estimate"]["tasks"]
+    }
+    assert (repaid["topic"], repaid["thought, ircot"]) == (4, 2)
+    kept = ragindex(*cooler, "--reuse-answers")
+    assert kept.code == 0, kept.err
+    assert [each.path for each in till.server.requests if "chat" in each.path] == []

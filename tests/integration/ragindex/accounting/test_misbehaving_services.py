@@ -182,7 +182,9 @@ def test_embedding_without_answer(service: Charging) -> None:
     kinds = [LOST[kind] for kind in ("closed", "half a body", "500", "503")]
     service.misbehave = lambda received, attempt: kinds[attempt] if attempt < len(kinds) else None
     prices = Prices({"small": Price(input=500.0, output=0)})
-    encoder = OpenAIEncoder(OpenAICompatible(model="small"), service.server.url, KEY, LLMSettings(prices=prices))
+    encoder = OpenAIEncoder(
+        OpenAICompatible(model="small"), service.server.url, KEY, LLMSettings(prices=prices, clock=QUICK)
+    )
     with ledger.record_calls() as paid:
         assert encoder.encode_documents(["one two three"]).shape[0] == 1
     check_bounds(service, paid)
@@ -193,7 +195,7 @@ def test_embedding_without_answer(service: Charging) -> None:
     assert len(paid.lost) == 1
     assert paid.spent.money == 0
     service.misbehave = lambda received, attempt: kinds[0]
-    limited = LLMSettings(prices=prices, budget=Budget(0.02))
+    limited = LLMSettings(prices=prices, budget=Budget(0.02), clock=QUICK)
     encoder = OpenAIEncoder(OpenAICompatible(model="small"), service.server.url, KEY, limited)
     before = service.charged
     with pytest.raises(BudgetError, match="possibly charged"):

@@ -1,7 +1,9 @@
 """What a command prints and asks before it pays."""
 
 import io
+import json
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +105,77 @@ def test_what_is_built_is_not_estimated_again(till: Till) -> None:
     grown = ragindex(*INDEX, "--dry-run", "--json", "-")
     tasks = {task["task"]: task["calls"] for task in grown.json["estimate"]["tasks"]}
     assert tasks == {"topic": 1, "encoding, index": 1}  # of one document
+
+
+def test_a_refit_is_estimated_with_the_summaries_that_follow_it(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "1000")
+    till.server.write = lambda body: json.dumps(
+        {"summary": f"Of {zlib.crc32(json.dumps(body['messages']).encode()) % 97}."}
+    )
+    words = ("slate", "barge", "hill", "gorge", "river", "town", "map", "bridge")
+    for number in range(48):
+        first, second = words[number % 8], words[number // 8]
+        Path(f"notes/{number}.txt").write_text(f"The {first} of place {number} has a {second} and {number % 7} mills.")
+    built = ("index", "notes", "--index", "i", "--methods", "raptor", "--llm", "openai:small")
+    assert ragindex(*built).code == 0
+    for number in range(48, 60):
+        Path(f"notes/{number}.txt").write_text(f"A lighthouse, place {number}, has a keeper and {number % 5} lamps.")
+    assert ragindex(*built).code == 0
+    refit = ("index", "--index", "i", "--refit")
+    shown = ragindex(*refit, "--dry-run", "--json", "-")
+    assert shown.code == 0, shown.err
+    estimated = {task["task"]: task["calls"] for task in shown.json["estimate"]["tasks"]}
+    till.server.requests.clear()
+    assert ragindex(*refit).code == 0
+    asked = len(till.server.requests)
+    assert asked > 0
+    assert 0.5 * asked <= estimated["summary"] <= 1.5 * asked
+    again = ragindex("index", "--index", "i", "--dry-run", "--json", "-")
+    assert again.json["estimate"]["tasks"] == []
+
+
+COOLER = ("--llm", "openai(model=small, temperature=0.2)")
+
+
+def test_answers_of_other_settings_are_announced(till: Till) -> None:
+    assert ragindex(*INDEX, "--yes").code == 0
+    cost = sum(0.001 * (read + 3 * written) for path, read, written in till.receipts if "chat" in path)
+    till.server.requests.clear()
+    told = "4 answers of this index were paid for under other settings: temperature 0 → 0.2. They are asked for again: "
+    told += f"about ${cost:.4f}. --reuse-answers keeps them."
+    refused = ragindex(*INDEX, *COOLER)
+    assert (refused.code, till.server.requests) == (2, [])
+    assert told in refused.err
+    shown = ragindex(*INDEX, *COOLER, "--dry-run", "--json", "-")
+    (task,) = (task for task in shown.json["estimate"]["tasks"] if task["task"] == "topic")
+    assert task["calls"] == 4
+    assert task["repaid"] == [{"change": "temperature 0 → 0.2", "answers": 4, "money": pytest.approx(cost)}]
+    assert task["money_low"] <= cost <= task["money_high"]
+    assert told in ragindex(*INDEX, *COOLER, "--dry-run").out
+
+
+def test_answers_of_other_settings_are_kept_on_demand(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ragindex(*INDEX, "--yes").code == 0
+    till.server.requests.clear()
+    kept = ragindex(*INDEX, *COOLER, "--reuse-answers", "--json", "-")
+    assert kept.code == 0, kept.err
+    assert [received.body["input"] for received in till.server.requests] == [["dimensions"]]  # how long vectors are
+    assert "Estimate" not in kept.err
+    Path("more").mkdir()
+    Path("more/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "100")
+    added = ragindex("add", "more", "--as", "more", "--index", "i", "--reuse-answers")
+    assert added.code == 0, added.err
+    assert [received.path for received in till.server.requests].count("/v1/chat/completions") == 1
+
+
+def test_more_room_pays_for_nothing(till: Till) -> None:
+    assert ragindex(*INDEX, "--yes").code == 0
+    till.server.requests.clear()
+    again = ragindex(*INDEX, "--llm", "openai(model=small, reasoning_tokens=2000)")
+    assert again.code == 0, again.err
+    assert [received.body["input"] for received in till.server.requests] == [["dimensions"]]
+    assert "Estimate" not in again.err
 
 
 def test_add_and_remove_ask_too(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from ragindex._util import distribution
 from ragindex.cli import main
 from ragindex.cli.methods import parameters
 from ragindex.encoders import lsa
+from ragindex.index import fit_watch
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document
@@ -25,7 +26,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "read", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results"),
+    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results", "update"),
 )
 
 
@@ -67,12 +68,16 @@ def test_a_full_vocabulary_and_what_no_new_fit_mends(monkeypatch: pytest.MonkeyP
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     said = "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
     said += "digits: ragindex index --index w --refit, or search with bm25."
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     assert said in ragindex("add", "notes/kelp.md", "--index", "w").err
     assert said in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
 
 
-def test_an_added_document_of_words_that_the_encoder_does_not_know(tmp_path: Path) -> None:
+def test_an_added_document_of_words_that_the_encoder_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is said, with a command that mends it for all that is built, and not said where nothing is to be mended."""
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     ragindex("index", "notes", "--index", "w", "--methods", "dense,hipporag(mode=facts),bm25")
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     added = ragindex("add", "notes/kelp.md", "--index", "w")
@@ -133,7 +138,8 @@ def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
     said = "warning: the documents of w were others until now: 1 document added (logs/day.log)"
     assert said not in ragindex("compare", *asked, "--exclude", "*.log").err
     assert said not in ragindex("recommend", *asked, "--exclude", "*.log").err
-    assert said in ragindex("recommend", *asked).err
+    assert said not in ragindex("recommend", *asked).err  # the index reads the folder as it did before
+    assert said in ragindex("recommend", *asked, "--include", "*").err
     assert said not in ragindex("compare", *asked).err
     left = ragindex("compare", *asked, "--exclude", "*.log").err.splitlines()
     assert left[0].startswith("warning: 1 document leaves w, as this command does not read them: logs/day.log. Retriev")
@@ -143,12 +149,15 @@ def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
     )
 
 
-def test_figures_of_an_older_fit_say_so(tmp_path: Path) -> None:
+def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "dense", "--index", "w")
     said = "the encoder lsa was fitted to 4 passages, and the index has 5: a new index would give other vectors."
     assert said not in " ".join(ragindex(*asked).out.split())
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
-    assert said in " ".join(ragindex(*asked).out.split())
+    compared = " ".join(ragindex(*asked).out.split())
+    assert said in compared
+    assert re.search(r"It does not know \d\d.\d% of the words of the passages and [\d.]+% of those of the q", compared)
     lexical = [one.replace("dense", "bm25") for one in asked]
     assert "was fitted to" not in ragindex(*lexical).out  # it has no vectors
     tree = registry.part("summary_tree")
@@ -590,7 +599,7 @@ def test_files_are_selected_and_what_is_left_out_is_said() -> None:
         ragindex("search", "Łódź", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == "Łódź"
     )
     assert ragindex("remove", "--index", "w", "--", "-y.md").out == "1 document removed\n"
-    large = ragindex("index", "docs", "--index", "w", "--methods", "bm25", "--max-file-mb", "0.001")
+    large = ragindex("index", "docs", "--index", "w", "--forget-options", "--max-file-mb", "0.001")
     assert large.code == 11
     assert "b.log: expected a file of at most 0.001 MB (or leave it out with --exclude)" in large.err
     only = ragindex("add", "docs", "--index", "w2", "--include", "*.md", "--json", "-")

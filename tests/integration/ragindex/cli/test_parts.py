@@ -54,11 +54,11 @@ def test_the_list(folder: Path) -> None:
     assert rows[7] == ["source", "documents", "ids", "begin", "with", "format", "from"]
     assert (rows[8][0], rows[9]) == ("program", ["on", "disk", "MB"])
     assert [row[0] for row in rows[10:14]] == ["parts", "documents", "fits", "together,"]
-    assert rows[-1][:3] == ["the", "whole", "folder"]
+    assert (rows[-2][:3], rows[-1][:3]) == (["the", "whole", "folder"], ["The", "encoder", "lsa"])
 
 
 def test_the_list_names_the_sources(folder: Path) -> None:
-    row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3}
+    row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3, "options": ""}
     assert ragindex("parts", "--index", folder, "--json", "-").json["sources"] == [row]
 
 

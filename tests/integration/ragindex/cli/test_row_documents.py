@@ -43,8 +43,8 @@ def test_rows_are_found_and_only_those_that_change_are_encoded(monkeypatch: pyte
     monkeypatch.setattr(lsa.LsaEncoder, "encode_documents", record)
     for change, changed, texts in (
         ({}, (0, 0, 0), []),
-        ({"row17": "17,Where?,It is in hills9."}, (0, 1, 0), ["Where?\nIt is in hills9."]),
-        ({"row17": "17,Where?,It is in hills9.", "row19": ""}, (0, 0, 1), []),
+        ({"row17": "17,Where?,It is in place16."}, (0, 1, 0), ["Where?\nIt is in place16."]),  # of known words
+        ({"row17": "17,Where?,It is in place16.", "row19": ""}, (0, 0, 1), []),
     ):
         encoded.clear()
         write_faq(20, **change)

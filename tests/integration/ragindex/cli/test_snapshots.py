@@ -17,7 +17,7 @@ SNAPSHOTS = Path(__file__).with_name("snapshots")
 INDEX = ("--index", "w")
 COMMANDS = (
     *("methods", "read", "index", "search", "ask", "add", "remove", "export", "parts", "repair", "cache", "use"),
-    *("serve", "mcp", "spending", "doctor", "new-plugin"),
+    *("serve", "mcp", "spending", "doctor", "new-plugin", "update"),
 )
 
 

@@ -30,7 +30,7 @@ from ragindex.errors import (
     WriterBusyError,
 )
 from ragindex.filters import Range, meta
-from ragindex.index import sync
+from ragindex.index import fit_watch, sync
 from ragindex.index.index import Index
 from ragindex.interfaces import BuildContext, Change, Part, ReadContext
 from ragindex.parts.text.passages import Passages
@@ -131,10 +131,15 @@ def test_nothing_is_made_twice(tmp_path: Path, index: BuiltIndex) -> None:
     assert Index.open(tmp_path, create=True).build(Hybrid(), BM25()).made == 0
     workspace.add([DOCUMENTS[0]])
     assert workspace.build(Hybrid()).made == 0
-    workspace.add([ADDED[0]])
+    known = [replace(document, id=f"copy of {document.id}", metadata={}) for document in DOCUMENTS[:4]]
+    workspace.add(known[:1])
     assert workspace.build(Hybrid()).made == 2  # one passage, its text and its vector
+    workspace.add(known)
+    assert workspace.build().made == 2 * len(known[1:])  # of all parts
+    assert "x2" not in ids(workspace, "emperor penguins dive", scheme=Dense())
     workspace.add(ADDED)
-    assert workspace.build().made == 2 * len(ADDED[1:])  # of all parts
+    # of words that the encoder does not know: it is fitted again, and all vectors are made again
+    assert workspace.build().made == len(DOCUMENTS) + len(known) + 2 * len(ADDED)
     assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
 
 
@@ -172,16 +177,19 @@ def test_no_text_is_encoded_twice(tmp_path: Path, index: BuiltIndex) -> None:
     assert record.seconds > 0
 
 
-def test_fit_after_growth_by_half(tmp_path: Path) -> None:
+def test_fit_after_growth_by_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # so that words that it does not know decide nothing
     workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
     first = workspace.encoder.id
     workspace.add(DOCUMENTS[12:17])
-    workspace.build()
+    assert workspace.build().refit is None
     assert workspace.encoder.id == first
     reader = Dense().open(workspace)
     before = ask_questions(reader, 5)
     workspace.add(DOCUMENTS[17:])
-    workspace.build()
+    refit = workspace.build().refit
+    assert refit is not None
+    assert refit.reason == f"there are {len(DOCUMENTS)} passages, and it was fitted to 12"
     assert workspace.encoder.id != first
     assert_same(ask_questions(reader, 5), before, "a reader opened before")
     vectors = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
@@ -284,8 +292,9 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
     assert ids(workspace, "bread") == ["a\u2028b"]
 
 
-def test_new_fit_is_that_of_a_new_index(index: BuiltIndex, tmp_path: Path) -> None:
+def test_new_fit_is_that_of_a_new_index(index: BuiltIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the process ends between asking for the fit and the sync, or amid the sync."""
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # so that it is fitted again when asked only
     new = ask_questions(Dense().open(build(Dense(), tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
     workspace = index("dense")
     workspace.add(ADDED)

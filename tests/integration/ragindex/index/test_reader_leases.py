@@ -1,13 +1,17 @@
 """Finished states that somebody reads stay, whoever reads them and however they end; all others go."""
 
 import os
+import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from leased import FIVE, ids, made, more, opened, states
+from command_line import ragindex
+from leased import FIVE, ids, made, measure, more, opened, states, write_texts
 
 from ragindex.errors import LeftoverWarning
 from ragindex.index import leases, state
+from ragindex.index.index import Index
 from ragindex.index.leases import ReaderState
 from ragindex.stores.lancedb import files
 from ragindex.types import Document
@@ -79,7 +83,7 @@ def test_overtaken_reader_reads_the_newer_state(tmp_path: Path, monkeypatch: pyt
     writer, take = made(tmp_path), leases.take_lease
     overtaken: list[int] = []
 
-    def late(folder: Path, read: ReaderState, *, write: bool = True) -> leases.ReaderLease:
+    def late(folder: Path, read: ReaderState, *, read_only: bool = False) -> leases.ReaderLease:
         if not overtaken:
             overtaken.append(1)
             more(writer, 1)
@@ -150,6 +154,74 @@ def test_reader_without_write_access_keeps_everything(tmp_path: Path, monkeypatc
     del reader
     writer.build(BM25())
     assert states(writer) == 1
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_read_only_reader_keeps_the_state_that_it_reads_alone(follows: bool, tmp_path: Path) -> None:
+    """All states stayed on disk while it lived, also those that it had never read."""
+    folder = tmp_path / "w"
+    with Index.open(folder, create=True) as writer:
+        writer.add(write_texts(range(60), 0))
+        writer.build("hybrid")
+    reader = Index.open(folder, read_only=True)
+    sizes = []
+    for turn in range(1, 11):
+        with Index.open(folder) as writer:
+            writer.add(write_texts(range(turn, turn + 6), turn))
+            writer.build()
+        if follows:
+            newest = reader.newest()
+            reader.close()
+            reader = newest
+            assert reader.retriever("bm25").search("word7", k=1)
+        sizes.append(measure(folder))
+    with Index.open(tmp_path / "fresh", create=True) as fresh:
+        fresh.add(list(reader.documents) if follows else list(Index.open(folder).documents))
+        fresh.build("hybrid")
+    assert max(sizes) <= 2.5 * measure(tmp_path / "fresh")  # the state before the last, and parts of the last
+    reader.close()
+    with Index.open(folder) as writer:
+        writer.build()
+    assert measure(folder) <= 1.5 * measure(tmp_path / "fresh")
+    assert list((folder / "readers").iterdir()) == []
+
+
+def test_read_only_reader_of_a_folder_without_leases_makes_none(tmp_path: Path) -> None:
+    """It may be another user than the writer, who could write none into it."""
+    made(tmp_path).close()
+    shutil.rmtree(tmp_path / "w" / "readers")
+    with Index.open(tmp_path / "w", read_only=True) as reader:
+        assert len(reader) == 5
+        assert not (tmp_path / "w" / "readers").exists()
+
+
+def test_readers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of other processes, with what they read: the newest state, an earlier one, or what they do not name."""
+    writer = made(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(leases.os, "getpid", lambda: 4711)
+        reader = opened(tmp_path)
+    commands = (("parts", "--index", writer.folder), ("doctor", "--index", writer.folder))
+    for command in commands:
+        shown = " ".join(ragindex(*command).out.split())
+        assert "process 4711 (python)" in shown
+        assert "the newest state" in shown
+        assert "stays on disk" not in shown
+    more(writer, 1)
+    (row,) = ragindex("parts", "--index", writer.folder, "--json", "-").json["readers"]
+    assert (row["reader"], row["reads"]) == ("process 4711 (python)", "an earlier state")
+    assert row["advice"] == "It stays on disk until the process opens the newest one, or ends."
+    assert datetime.fromisoformat(row["since"]) <= datetime.now().astimezone()
+    reader.close()
+    del reader
+    assert ragindex("parts", "--index", writer.folder, "--json", "-").json["readers"] == []
+    lock = leases._lock_folder(writer.folder / "readers")
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "_find_lock_holders", lambda leases: [])  # as where the system does not list locks
+        (row,) = ragindex("parts", "--index", writer.folder, "--json", "-").json["readers"]
+    assert (row["reader"], row["since"]) == ("a process that is not known", None)
+    assert row["advice"].startswith("Nothing is removed from the folder until it ends. If it may write into ")
+    del lock
 
 
 def test_warning_of_what_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

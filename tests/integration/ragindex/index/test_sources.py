@@ -20,7 +20,7 @@ from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
-from ragindex.index.manifest import DocumentSource
+from ragindex.index.manifest import DocumentSource, SourceReading
 from ragindex.types import Document
 
 
@@ -286,7 +286,8 @@ def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Index)
     with pytest.raises(WorkspaceError, match=r"not there any more; if it was moved here, run: .*moved --as docs"):
         workspace.replace(read(tmp_path / "moved"))
     assert workspace.replace(read(tmp_path / "moved"), source="docs").unchanged == 2
-    assert workspace.manifest.sources == {"docs": DocumentSource(root=str(tmp_path / "moved"), format="folder")}
+    moved = DocumentSource(root=str(tmp_path / "moved"), format="folder", reading=SourceReading(parts={"": {}}))
+    assert workspace.manifest.sources == {"docs": moved}
 
 
 def test_a_fresh_copy_of_a_folder_changes_no_document(tmp_path: Path, workspace: Index) -> None:

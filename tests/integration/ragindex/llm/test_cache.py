@@ -61,39 +61,40 @@ def test_a_second_run_costs_nothing_and_needs_no_server(tmp_path: Path, monkeypa
 
 PARAMETERS: list[dict[str, Any]] = [
     *({"temperature": 0.5}, {"seed": 1}, {"seed": None}, {"structure": "json"}, {"extra": {"top_p": 0.5}}),
-    *({"max_tokens": 50}, {"reasoning_tokens": 10}, {"model": "other"}),
+    {"model": "other"},
 ]
 
 
-def test_key_holds_every_parameter_but_speed_and_patience(server: OpenAIServer, tmp_path: Path) -> None:
+def test_key_holds_every_parameter_but_speed_patience_and_room(server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     for _ in range(2):
         for asked, given in enumerate([{}, *PARAMETERS], start=1):
             opened(server, path, **given).run(ECHO, TEXT)
             assert len(server.requests) >= asked
     opened(server, path, concurrency=1, timeout=3, retries=0, requests_per_minute=60).run(ECHO, TEXT)
+    for room in ({"max_tokens": 50}, {"reasoning_tokens": 10}):
+        opened(server, path, **room).run(ECHO, TEXT)
     assert len(server.requests) == len(PARAMETERS) + 1
 
 
-def test_task_prompt_schema_messages_address_and_repeat_are_part_of_the_key(
-    server: OpenAIServer, tmp_path: Path
-) -> None:
+def test_task_schema_messages_address_and_repeat_are_part_of_the_key(server: OpenAIServer, tmp_path: Path) -> None:
     class Other(Echo):
         kind: str = ""
 
     prompt = tmp_path / "other.jinja"
-    prompt.write_text(ECHO.prompt.read_text() + "\n", encoding="utf-8")
-    tasks = [ECHO, replace(ECHO, name="other"), replace(ECHO, version=2), replace(ECHO, prompt=prompt),
-             replace(ECHO, max_tokens=99), Task("echo", 1, ECHO.prompt, Other, max_tokens=100)]  # fmt: skip
+    prompt.write_text(ECHO.prompt.read_text() + " Again.\n", encoding="utf-8")
+    tasks = [ECHO, replace(ECHO, name="other"), replace(ECHO, prompt=prompt),
+             Task("echo", 1, ECHO.prompt, Other, max_tokens=100)]  # fmt: skip
     path = tmp_path / "calls.sqlite"
-    for _ in range(2):
-        for task in tasks:
-            opened(server, path).run(task, TEXT)
-        opened(server, path).run(ECHO, {"text": "three"})
-        opened(server, path).run(ECHO, TEXT, repeat=1)
-        opened(server, path, base_url=server.url.replace("127.0.0.1", "localhost")).run(ECHO, TEXT)
-    assert len(server.requests) == len(tasks) + 3
-    assert [(row.task, row.responses) for row in summarize(SQLiteCache(path))] == [("echo", 8), ("other", 1)]
+    with OpenAIServer() as another:
+        for _ in range(2):
+            for task in tasks:
+                opened(server, path).run(task, TEXT)
+            opened(server, path).run(ECHO, {"text": "three"})
+            opened(server, path).run(ECHO, TEXT, repeat=1)
+            opened(another, path).run(ECHO, TEXT)
+        assert (len(server.requests), len(another.requests)) == (len(tasks) + 2, 1)
+    assert [(row.task, row.responses) for row in summarize(SQLiteCache(path))] == [("echo", 6), ("other", 1)]
 
 
 def test_nothing_is_kept_without_a_cache(server: OpenAIServer) -> None:

@@ -23,6 +23,7 @@ from ragindex import testing
 from ragindex.cli import doctor
 from ragindex.corpus import Corpus
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, StaleWarning
+from ragindex.index.fit_watch import PassageSample
 from ragindex.index.index import Index
 from ragindex.index.models import Encoders
 from ragindex.index.parts import KeyInputs, part_key
@@ -205,7 +206,7 @@ def test_keys_of_parts_encoders_and_tasks_hold_code_hash(tmp_path: Path, monkeyp
     def named() -> list[str]:
         (tmp_path / "caches").mkdir(exist_ok=True)
         fitted = Encoders(tmp_path, FittedEncoder(), "english", 0)
-        fitted.prepare(lambda: ["a"], 1)
+        fitted.prepare(lambda: ["a"], 1, PassageSample({}, lambda ids: []))
         assert fitted.building().id == fitted.open(fitted.building().id).id
         return [
             part_key(Asking(), KeyInputs(None, "rules", 0)),

@@ -11,10 +11,7 @@ from served import build_index, serving
 from ragindex.errors import StoreError
 from ragindex.serve.keys import AccessKey, Keyring, _digest
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ragindex._util.durable_files.RepairWarning"),
-    pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::ragindex._util.durable_files.RepairWarning")
 KEY = "key-0123456789abcdef"
 KEYS = Keyring((AccessKey("all", frozenset({"read", "write"}), digest=_digest(KEY)),))
 POSTED = {"documents": [{"id": "new", "title": "", "text": "A new ferry."}]}

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,6 @@ from till import Till, billing, open_desk
 import ragindex
 from ragindex.accounting.spending_log import DaySum
 from ragindex.serve.keys import load_keyring
-
-pytestmark = pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")  # as `run_server` does
 
 WRITER, OTHER = "writer-0123456789abcdef", "other-0123456789abcdef"
 ENCODER = "openai(model=vectors, dimensions=48, batch_size=1)"
@@ -97,6 +95,16 @@ def statuses(server: RunningServer, ids: Any, key: str = WRITER) -> dict[str, st
         return {id: client.get(f"/documents/{id}").json()["status"] for id in ids}
 
 
+def wait_for_indexed(server: RunningServer, ids: Iterable[str]) -> None:
+    """Wait until documents are indexed, without a request for each look: requests cost more than the sync."""
+    spool = server.service.ingestions["docs"].spool
+    wait_until(lambda: {state.status for state in spool.states(list(ids)).values()} == {"indexed"})
+
+
+def wait_for_cap(server: RunningServer) -> None:
+    wait_until(lambda: server.service.ingestions["docs"].caps)
+
+
 def count(server: RunningServer, name: str, key: str) -> float:
     return server.service.metrics.registry.get_sample_value(f"ragindex_paid_{name}_total", {"key": key}) or 0.0
 
@@ -108,11 +116,12 @@ def test_post_that_would_pass_the_cap_is_refused(folder: Path, till: Till) -> No
         assert "is likely to cost $0." in answer["error"]["message"]
         assert "$0.050000 are left" in answer["error"]["message"]
         assert post(server, {"short0": SHORT["short0"]})[0] == 202
-        wait_until(lambda: statuses(server, ["short0"]) == {"short0": "indexed"})
+        wait_for_indexed(server, ["short0"])
+        assert statuses(server, ["short0"]) == {"short0": "indexed"}
         assert till.money == pytest.approx(10 * TOKEN)
         assert count(server, "dollars", "writer") == pytest.approx(till.money)
         assert post(server, SHORT, OTHER)[0] == 202  # it has no cap
-        wait_until(lambda: set(statuses(server, SHORT, OTHER).values()) == {"indexed"})
+        wait_for_indexed(server, SHORT)
         assert till.money == pytest.approx(300 * TOKEN)  # the one of before has not changed
         assert count(server, "dollars", "other") == pytest.approx(290 * TOKEN)
 
@@ -121,7 +130,7 @@ def test_accepted_documents_wait_and_go_on(folder: Path, till: Till) -> None:
     with serve(folder, 0.25) as server:
         server.service._read_keys = lambda: read_keys(folder)
         assert post(server, LONG)[0] == 202
-        wait_until(lambda: "spend_cap" in statuses(server, LONG).values())
+        wait_for_cap(server)
         assert statuses(server, LONG) == {id: "indexed" if id in ("long0", "long1") else "spend_cap" for id in LONG}
         assert till.money == pytest.approx(0.2)
         assert count(server, "dollars", "writer") == pytest.approx(0.2)
@@ -133,14 +142,15 @@ def test_accepted_documents_wait_and_go_on(folder: Path, till: Till) -> None:
         status, answer = post(server, {"more": "One more."})
         assert (status, answer["error"]["code"]) == (402, "spend_cap")
         assert post(server, {"free": "A text of another key."}, OTHER)[0] == 202
-        wait_until(lambda: statuses(server, ["free"], OTHER) == {"free": "indexed"})
+        wait_for_indexed(server, ["free"])
         assert set(statuses(server, LONG).values()) == {"indexed", "spend_cap"}
         with server.client(WRITER) as client:
             assert client.delete("/documents/long5").status_code == 202
         wait_until(lambda: server.service.ingestions["docs"].spool.count_pending() == 3)
         write_keys(folder, 9.0)
         server.service.reload_keys()
-        wait_until(lambda: set(statuses(server, list(LONG)[:5]).values()) == {"indexed"})
+        wait_for_indexed(server, list(LONG)[:5])
+        assert set(statuses(server, list(LONG)[:5]).values()) == {"indexed"}
         assert count(server, "dollars", "writer") + count(server, "dollars", "other") == pytest.approx(till.money)
         embedded = [request.body["input"][0] for request in till.server.requests]
         paid = [each for each in embedded if len(each) == len(LONG["long0"])]
@@ -150,16 +160,17 @@ def test_accepted_documents_wait_and_go_on(folder: Path, till: Till) -> None:
 def test_documents_that_wait_survive_a_restart(folder: Path, till: Till) -> None:
     with serve(folder, 0.15) as server:
         assert post(server, LONG)[0] == 202
-        wait_until(lambda: "spend_cap" in statuses(server, LONG).values())
+        wait_for_cap(server)
+        assert "spend_cap" in statuses(server, LONG).values()
     with serve(folder, None) as server:
-        wait_until(lambda: set(statuses(server, LONG).values()) == {"indexed"})
+        wait_for_indexed(server, LONG)
     assert till.money == pytest.approx(0.6)
 
 
 def test_budget_of_server_covers_writing_and_searching(folder: Path, till: Till) -> None:
     with serve(folder, None, budget=0.25) as server:
         assert post(server, LONG, OTHER)[0] == 202
-        wait_until(lambda: "spend_cap" in statuses(server, LONG, OTHER).values())
+        wait_for_cap(server)
         assert till.money == pytest.approx(0.2)
         with server.client(OTHER) as client:
             assert "--budget" in client.get("/documents/long5").json()["reason"]
@@ -176,7 +187,7 @@ def test_limit_of_the_day_holds_for_writing(folder: Path, till: Till, monkeypatc
         many = {f"{id}-{number}": words for id, words in SHORT.items() for number in range(30)}
         assert post(server, many)[1]["error"]["code"] == "spend_cap"
         assert post(server, LONG)[0] == 202
-        wait_until(lambda: "spend_cap" in statuses(server, LONG).values())
+        wait_for_cap(server)
         assert till.money == pytest.approx(0.2)
         with server.client(WRITER) as client:
             assert "RAGINDEX_DAILY_BUDGET" in client.get("/documents/long5").json()["reason"]
@@ -207,7 +218,7 @@ def test_killed_process_has_reported_what_it_paid(folder: Path, till: Till) -> N
         paid, in_flight = till.money, 20 * TOKEN
         assert paid - in_flight - 1e-9 <= count(server, "dollars", "writer") <= paid + 1e-9
         till.server.choose = lambda received, earlier: None
-        wait_until(lambda: set(statuses(server, texts).values()) == {"indexed"})
+        wait_for_indexed(server, texts)
         assert till.money <= 13 * in_flight + 1e-9
         assert count(server, "dollars", "writer") >= 12 * in_flight - 1e-9
         budget = server.service.settings.keys.keys[0].budget

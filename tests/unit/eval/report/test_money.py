@@ -73,6 +73,8 @@ def test_the_table_has_a_total_and_the_costs_of_the_bounds(estimated: bool) -> N
         "output_tokens": 10,
         "money": pytest.approx(0.755),
         "estimated": estimated,
+        "possibly_charged": 0.0,
+        "retries": 0,
     }
     page = render_report(Study("made", (whole,)))
     assert f"{about}0.7550" in page

@@ -250,7 +250,9 @@ def test_an_encoding_that_is_given_is_not_guessed(tmp_path: Path) -> None:
 def test_only_folders_have_files_to_select(tmp_path: Path) -> None:
     data = write(tmp_path / "corpus.jsonl", '{"id": "a", "text": "x"}')
     for path in (data, "world:100"):
-        with pytest.raises(UsageError, match="omit --include, --exclude, --encoding, --max-file-mb, --ocr and --rows"):
+        with pytest.raises(
+            UsageError, match="--include, --exclude, --encoding, --max-file-mb, --ocr, --rows and --skip-"
+        ):
             read(path, include=["*.md"])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,9 +72,10 @@ def make_calls(
 
 def test_arrived_answers_are_those_that_a_batch_has_brought() -> None:
     calls = make_calls()
-    assert calls.find("a") == (None, False)
-    calls.add_arrived(["a"])
-    assert [calls.find(key) for key in "ab"] == [(None, True), (None, False)]
+    assert calls.find(ECHO, REQUEST) == (None, False)
+    calls.add_arrived([calls.keys(ECHO, REQUEST).request])
+    others = replace(REQUEST, repeat=1)
+    assert [calls.find(ECHO, request) for request in (REQUEST, others)] == [(None, True), (None, False)]
 
 
 @pytest.mark.parametrize(
@@ -118,10 +120,13 @@ def test_bound_of_a_cost_in_a_batch(
     assert cost == pytest.approx(PRICES.models["small"].money(read, 0, 100) / 2)
 
 
-def test_key_of_a_request_stays() -> None:
-    """Answers that were paid for are found by it: with another key all of them would be paid for again."""
+def test_keys_of_a_request_stay() -> None:
+    """Answers that were paid for are found by them: with other keys all of them would be paid for again."""
     request = ChatRequest("echo", (Message("user", 'Öl, \u2028 and "quotes"'),), REQUEST.schema, 100)
-    assert make_calls().key(ECHO, request) == "a5e63d1f21e66d6922745e46905f2fe43f7d5575040bd3735fc47d7473d79c48"
+    keys = make_calls().keys(ECHO, request)
+    assert keys.earlier[0] == "a5e63d1f21e66d6922745e46905f2fe43f7d5575040bd3735fc47d7473d79c48"
+    assert keys.request == "9acebce0f75239548a7ae6c5e983ea1a3191344fe16281a2ad57366865126e55"
+    assert keys.complete == "9acebce0f75239548a7ae6c5e983ea1a3191344fe16281a20000000000000000"
 
 
 @pytest.mark.parametrize(("counts", "used"), [((20, 4, 5), [25]), ((None, 0, 5), []), ((20, 4, None), [])])

@@ -17,9 +17,11 @@ from ragindex.errors import BudgetError, ServiceError, UsageError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
 from ragindex.llm.batches import calls, endpoint
+from ragindex.llm.batches.calls import BatchCalls, WantedCall
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
-from ragindex.llm.tasks import Failure, answers_can_wait
+from ragindex.llm.client import LLMClient
+from ragindex.llm.tasks import Failure, Task, answers_can_wait
 
 BATCHED = {"batch": True, "batch_poll_seconds": 0.5}
 
@@ -319,6 +321,24 @@ def test_a_crash_between_the_answers_of_a_batch(
     assert (server.single.requests, server.batched.requests) == (1, 9)
     assert cached_money(path) == pytest.approx(bill(server)) == pytest.approx(tally.first.money)
     assert tally.replayed == 1 + rows
+
+
+def test_a_batch_with_names_of_an_earlier_version_is_not_sent_again(
+    server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def name(client: LLMClient, task: Task[Any], inputs: Any, repeat: int, again: bool) -> dict[str, WantedCall]:
+        requests = [client._request(task, each, repeat) for each in inputs]
+        return {client._calls.keys(task, each).earlier[0]: WantedCall(each, first=True) for each in requests}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LLMClient, "_find_wanted", name)
+        patched.setattr(BatchCalls, "_wait", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            ask(server, path, 10)
+    answers, tally = ask(server, path, 10)
+    assert answers == echoed(10)
+    assert (server.single.requests, server.batched.requests) == (1, 9)
+    assert tally.replayed == 1
 
 
 def test_ctrl_c_says_that_the_batch_goes_on(

@@ -1,0 +1,216 @@
+"""The method hop: a second question about what the best passages mention and leave unsaid, without a model."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ragindex.english import find_names, strip_brackets, unmentioned_words
+from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, Scheme, TextQuery, VectorQuery
+from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
+from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.plugins.registry import SchemeField, label
+from ragindex.retrieval.fusion import raise_scores
+from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.stores.metered import search_together
+from ragindex.text_analysis import analyse, token_spans
+from ragindex.types import Hit, Query, Retrieval, Step
+
+_BASE_CONSTANT, _NEXT_CONSTANT = 2, 4
+"""Added to ranks from 0, in the base's results and in those of a second question, before the reciprocal is taken."""
+_DIGITS = 12
+"""Scores are rounded to so many digits, so that equal sums of fractions are equal, and sorted by id."""
+_EXPLAINED_HITS = 5
+_TEXT_LENGTH = 20_000
+"""The part of a bridge that is searched for names, in characters."""
+
+
+class Hop(Scheme):
+    """The results of another method, and what a second question about each of the best of them finds.
+
+    The `bridges` best results of `base` are bridges. A second question has the words of the question that the bridge
+    does not hold, and the first `names` names that it mentions and the question does not; those of its own title are
+    left out. A text without names has its rarest words instead. Each second question is searched among all passages,
+    by words and by meaning. Ranks i of `base`, j by words and m by meaning count from 0, and a passage is ranked by
+
+        1 / (2 + i) + `weight` * the largest over the bridges of 1 / (2 + i of the bridge) * (1 / (4 + j) + 1 / (4 + m))
+
+    where passages beyond the `depth` best have 0. The `kept` best of `base` stay first all the same. Only ranks count,
+    so that scores of any base will do. Nothing is added to the index beyond what `base`, `bm25` and `dense` need, and
+    no model is asked: a question costs `bridges` more encodings and twice as many searches.
+    """
+
+    version: ClassVar[int] = 1
+    order_depends_on_filter: ClassVar[bool] = True
+    base: SchemeField = Field(
+        default_factory=lambda: registry.scheme("links"), description="Retriever whose results are the first hop."
+    )
+    over: PassagesField = OVER_PASSAGES
+    bridges: int = Field(
+        default=3, ge=1, le=20, description="Best results of the base that a question is written from."
+    )
+    names: int = Field(default=8, ge=0, le=50, description="Names of a bridge in its second question.")
+    weight: float = Field(default=1.0, ge=0, description="Weight of what the second questions find.")
+    kept: int = Field(default=1, ge=0, description="Best results of the base that stay before all others.")
+    depth: int = Field(default=100, ge=1, description="Best results of each ranking that are scored.")
+
+    def depends_on_k(self, k: int) -> bool:
+        """Return True for k above `depth`, or if the base depends on k."""
+        return k > self.depth or super().depends_on_k(k)
+
+    def _parts(self) -> tuple[Part[Any], ...]:
+        """Return the parts of the base, the passages and their vectors."""
+        return (*super()._parts(), Passages(), Vectors(of=Passages()))
+
+    def _open(self, index: OpenIndex) -> Retriever:
+        """Open the base and the vectors of the passages."""
+        passages, vectors = index.open_part(Passages()), index.open_part(Vectors(of=Passages()))
+        return HopRetriever(self.base.open(index), passages, vectors, index.encoder, self, label(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A result of the base, and the second question that is written from it."""
+
+    hit: Hit
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Searches:
+    """What a second question finds by words and by meaning, ids best first, and the milliseconds that it took."""
+
+    by_words: Sequence[str]
+    by_meaning: Sequence[str]
+    ms: float
+
+    def score(self, bridge_id: str) -> dict[str, float]:
+        """Return the sum of the reciprocal ranks of each passage but the bridge itself."""
+        scores = dict[str, float]()
+        for ranking in (self.by_words, self.by_meaning):
+            for rank, id in enumerate(id for id in ranking if id != bridge_id):
+                scores[id] = scores.get(id, 0.0) + 1 / (_NEXT_CONSTANT + rank)
+        return scores
+
+    def describe(self, id: str) -> str:
+        """Return the ranks of a passage, from 1."""
+        rankings = {"by words": self.by_words, "by meaning": self.by_meaning}
+        return ", ".join(f"{ids.index(id) + 1} {name}" for name, ids in rankings.items() if id in ids)
+
+
+@dataclass(frozen=True, slots=True)
+class HopRetriever:
+    """The open retriever of Hop."""
+
+    base: Retriever
+    passages: Collection
+    vectors: Collection
+    encoder: Encoder
+    settings: Hop
+    source: str
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
+        """Ask the base for all questions, then encode and search all second questions in one batch."""
+        check_queries(queries, k)
+        depth = max(self.settings.depth, k)
+        answers = self.base.retrieve(queries, depth)
+        bridges = [self._find_bridges(query, answer) for query, answer in zip(queries, answers, strict=True)]
+        searches = self._search(queries, bridges, depth)
+        return [self._fuse(*of_query, k) for of_query in zip(queries, answers, bridges, searches, strict=True)]
+
+    def _find_bridges(self, query: Query, answer: Retrieval) -> list[Bridge]:
+        """Return the best results of the base with the second questions written from them."""
+        texts, language = [hit.text for hit in answer.hits], self.passages.schema.language
+        return [
+            Bridge(hit, write_second_question(query.text, hit, self.settings.names, language, texts))
+            for hit in answer.hits[: self.settings.bridges]
+        ]
+
+    def _search(
+        self, queries: Sequence[Query], bridges: Sequence[Sequence[Bridge]], depth: int
+    ) -> list[list[Searches]]:
+        """Search each second question, without its bridge, by words and by meaning; in the order of `bridges`."""
+        flat = [(bridge, query.filter) for query, of_query in zip(queries, bridges, strict=True) for bridge in of_query]
+        start = time.perf_counter()
+        vectors = self.encoder.encode_queries([bridge.question for bridge, _ in flat]) if flat else ()
+        texts = [TextQuery(bridge.question, depth, (), where) for bridge, where in flat]
+        near = [VectorQuery(vector, depth, (), where) for vector, (_, where) in zip(vectors, flat, strict=True)]
+        by_words, by_meaning = search_together([(self.passages, texts), (self.vectors, near)])
+        ms = (time.perf_counter() - start) * 1e3 / max(1, len(flat))
+        results = iter(
+            [Searches(words.ids, meaning.ids, ms) for words, meaning in zip(by_words, by_meaning, strict=True)]
+        )
+        return [[next(results) for _ in of_query] for of_query in bridges]
+
+    def _fuse(
+        self, query: Query, answer: Retrieval, bridges: Sequence[Bridge], searches: Sequence[Searches], k: int
+    ) -> Retrieval:
+        hits = {hit.id: hit for hit in answer.hits}
+        scores = {id: 1 / (_BASE_CONSTANT + rank) for rank, id in enumerate(hits)}
+        gains, via = dict[str, float](), dict[str, int]()
+        for place, (bridge, results) in enumerate(zip(bridges, searches, strict=True)):
+            for id, score in results.score(bridge.hit.id).items():
+                gain = self.settings.weight * score / (_BASE_CONSTANT + place)
+                if gain > gains.get(id, 0.0):
+                    gains[id], via[id] = gain, place
+        ids = dict.fromkeys([*hits, *gains])
+        scores = {id: round(scores.get(id, 0.0) + gains.get(id, 0.0), _DIGITS) for id in ids}
+        first = list(hits)[: self.settings.kept]
+        rest = sorted(scores.keys() - set(first), key=lambda id: (-scores[id], id))
+        best = [*first, *rest][:k]
+        scores |= zip(best, raise_scores([scores[id] for id in best]), strict=True)
+        new = fetch_hits(self.passages, {id: scores[id] for id in best if id not in hits}, self.source)
+        known = {**hits, **{hit.id: hit for hit in new}}
+        ranked = tuple(replace(known[id], score=scores[id], source=self.source) for id in best if id in known)
+        return Retrieval(ranked, (*answer.trace, *self._explain(bridges, searches, best, via)), answer.notes)
+
+    def _explain(
+        self, bridges: Sequence[Bridge], searches: Sequence[Searches], best: Sequence[str], via: Mapping[str, int]
+    ) -> Iterator[Step]:
+        """Yield a step for each second question; its ids are the results that it moved up most."""
+        for place, (bridge, results) in enumerate(zip(bridges, searches, strict=True)):
+            ids = tuple(id for id in best if via.get(id) == place)
+            notes = (f"{id}: rank {results.describe(id)}" for id in ids[:_EXPLAINED_HITS])
+            note = "\n".join((f"second question after {bridge.hit.id}", *notes))
+            yield Step(2, "second question", bridge.question, ids, ms=results.ms, note=note)
+
+
+# ---------------------------------------------------------------- the second question
+
+
+def write_second_question(question: str, bridge: Hit, names: int, language: str, texts: Sequence[str]) -> str:
+    """Return the words of a question that a passage does not hold, and `names` names that it mentions.
+
+    Names of the question and of the title are left out. A passage without a name has its rarest words instead, those
+    in the fewest of `texts`. The question itself, if nothing is left of it and the passage has neither.
+    """
+    text = bridge.text[:_TEXT_LENGTH]
+    left = unmentioned_words(question, [bridge.title, text], language)
+    mentioned = list_new_names(question, bridge.title, text, language)
+    mentioned = mentioned or list_rare_words(f"{question} {bridge.title}", text, texts, language)
+    return f"{' '.join(left)} {', '.join(mentioned[:names])}".strip() or question
+
+
+def list_new_names(question: str, title: str, text: str, language: str) -> list[str]:
+    """Return the names of a text with a word that is not in the question, and with one that is not in the title.
+
+    >>> list_new_names("Where does the Limpopo end?", "Limpopo", "The Limpopo passes Gwanda District.", "english")
+    ['Gwanda District']
+    """
+    known, own = set(analyse(question, language)), set(analyse(strip_brackets(title), language))
+    tokens = {name: set(analyse(name, language)) for name in find_names(text)}
+    return [name for name, of_name in tokens.items() if of_name - known and of_name - own]
+
+
+def list_rare_words(known: str, text: str, texts: Sequence[str], language: str) -> list[str]:
+    """Return the words of a text that are not in `known`, those first whose tokens stand in the fewest `texts`."""
+    left_out, words = set(analyse(known, language)), dict[str, str]()
+    for token, start, end in token_spans(text, language):
+        if token not in left_out:
+            words.setdefault(token, text[start:end])
+    counts = Counter(token for other in texts for token in set(analyse(other[:_TEXT_LENGTH], language)))
+    return [words[token] for token in sorted(words, key=lambda token: counts[token])]  # equal ones in the text's order

@@ -1,0 +1,141 @@
+"""The fit of an encoder is watched: it is made again once it does not know enough of the passages' words."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from command_line import ragindex
+
+from ragindex.encoders.lsa import LsaEncoder
+from ragindex.index import fit_watch
+from ragindex.index.index import Index
+from ragindex.types import Document
+
+SUBJECTS = ("harbour", "granite", "lantern", "meadow", "violin", "orchard", "chapel", "ferry")
+OTHERS = ("enzyme", "ribosome", "plasmid", "codon", "histone", "kinase", "ligand", "peptide")
+
+
+def write_documents(subjects: tuple[str, ...], count: int, first: int = 0) -> list[Document]:
+    """Return documents with the same ids, up to 64, each about another pair of subjects."""
+    pairs = [(f"d{number}", subjects[number % 8], subjects[number // 8]) for number in range(first, count)]
+    return [Document(id, subject, f"A {subject} near a {other}.") for id, subject, other in pairs]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    index = Index.open(tmp_path / "w", chunking=None, create=True)
+    index.replace(write_documents(SUBJECTS, 60), source="notes")
+    index.build("hybrid", "raptor")
+    return index
+
+
+def test_replaced_documents_of_other_words(index: Index) -> None:
+    """Their number stays: nothing but the words tells that the fit is old."""
+    before = index.encoder_id
+    index.replace([*write_documents(SUBJECTS, 60)[:30], *write_documents(OTHERS, 60)[30:]], source="notes")
+    refit = index.build().refit
+    assert refit is not None
+    assert refit.encoder == "lsa"
+    assert refit.reason.startswith("it did not know ")
+    assert index.encoder_id != before
+    state = index.fit_state()
+    assert state is not None
+    assert (state.passages, state.unknown, state.unknown_then) == (60, 0.0, 0.0)
+    assert index.retriever("dense").search("ribosome", k=1)[0].title in ("enzyme", "ribosome")
+    assert index.build().refit is None
+    index.add(write_documents(OTHERS, 64, first=60))
+    assert index.build().refit is None  # of known words
+
+
+def test_few_unknown_words_leave_the_fit(index: Index) -> None:
+    index.add([Document("new", "harbour", "A ribosome near a harbour.")])
+    before, limit = index.encoder_id, 0.5 / 61  # there are two or three words in each document
+    with patch.object(fit_watch, "UNKNOWN_LIMIT", limit):
+        assert index.build().refit is None
+    state = index.fit_state()
+    assert state is not None
+    assert index.encoder_id == before
+    assert 0 < state.unknown <= limit
+    assert index.encoder.check_words("ribosome") == {"ribosome": False}
+
+
+def test_sync_of_few_documents_looks_up_their_words_alone(index: Index) -> None:
+    """Passages that stay were counted before, unless the counts are lost."""
+    index.add(write_documents(SUBJECTS, 63, first=60))
+    with patch.object(LsaEncoder, "check_words", autospec=True, side_effect=LsaEncoder.check_words) as lookup:
+        assert index.build().refit is None
+    assert lookup.call_count == 3
+    fit = index.encoders.fit(index.encoder_id)
+    assert fit is not None
+    words = index.encoders.unknown_words(fit).words
+    assert words > 63
+    (counts,) = (index.folder / "encoders").glob("*.words")
+    counts.write_bytes(counts.read_bytes()[:-9])
+    assert index.encoders.unknown_words(fit).words == 0
+    index.add(write_documents(SUBJECTS, 64, first=63))
+    with patch.object(LsaEncoder, "check_words", autospec=True, side_effect=LsaEncoder.check_words) as lookup:
+        index.build()
+    assert lookup.call_count == 64
+    assert index.encoders.unknown_words(fit).words > words
+
+
+def test_what_was_paid_for_keeps_its_fit(index: Index) -> None:
+    """Summaries of clusters depend on it: the command and what they cost are printed, and the command works."""
+    tree = next(key for key, record in index.manifest.parts.items() if record.name == "summary_tree")
+    paid = index.manifest.parts[tree].model_copy(update={"money": 0.31})
+    index.save(parts={**index.manifest.parts, tree: paid})
+    before = index.encoder_id
+    new = [Document(f"new {document.id}", document.title, document.text) for document in write_documents(OTHERS, 8)]
+    index.add(new)
+    assert index.build().refit is None
+    assert index.encoder_id == before
+    index.save(parts={**index.manifest.parts, tree: index.manifest.parts[tree].model_copy(update={"money": 0.31})})
+    index.close()
+    message = "What was paid for depends on its fit (summary_tree: $0.31 when made), so it stays. To fit it to these: "
+    command = f"ragindex index --index {index.folder} --refit"
+    for shown in (ragindex("parts", "--index", index.folder), ragindex("doctor", "--index", index.folder)):
+        assert message in " ".join(shown.out.split())
+    listed = ragindex("parts", "--index", index.folder, "--json", "-").json["fit"]
+    assert listed["unknown"] > 0.05
+    assert listed["age_days"] == pytest.approx(0, abs=0.1)
+    done = ragindex(*command.split()[1:])
+    assert done.code == 0
+    assert "lsa was fitted again in " in done.out
+    assert message not in ragindex("parts", "--index", index.folder).out
+
+
+def test_sync_of_some_parts_leaves_the_fit_of_others(index: Index) -> None:
+    index.replace(write_documents(OTHERS, 60), source="notes")
+    assert index.build("dense").refit is None  # it would leave the tree of raptor without an encoder
+    assert index.retriever("dense").search("ribosome", k=1).hits == ()
+    assert index.build().refit is not None
+    assert index.retriever("dense").search("ribosome", k=1)[0].title == "ribosome"
+    assert "enzyme" in index.retriever("raptor").search("enzyme", k=1)[0].text
+
+
+def test_words_of_questions_are_counted(index: Index) -> None:
+    retriever = index.retriever("dense")
+    retriever.search("A harbour or a violin?")
+    retriever.search_many(["ribosome of granite", "lantern"])
+    index.retriever("bm25").search("plasmid")  # it asks no encoder
+    state = index.fit_state()
+    assert state is not None
+    assert (state.words_asked, state.unknown_asked) == (5, 0.2)
+
+
+def test_commands_report_each_refit(index: Index, tmp_path: Path) -> None:
+    index.close()
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number, subject in enumerate(OTHERS):
+        (folder / f"{subject}.md").write_text(f"A {subject} near a {OTHERS[number - 1]}.")
+    added = ragindex("add", folder, "--index", index.folder)
+    assert "lsa was fitted again in " in added.err
+    assert "because it did not know " in added.err
+    (folder / "kinase.md").write_text("# Glacier\n\nMoraines of a glacier, firn and seracs of ice.")
+    updated = ragindex("index", folder, "--index", index.folder)
+    words = " ".join(updated.out.split())
+    assert "because it did not know " in words
+    assert "and built again: " in words
+    assert "The encoder lsa was fitted today to 68 passages in " in words
+    assert ragindex("index", "--index", index.folder, "--json", "-").json["fit"]["passages"] == 68

@@ -1,0 +1,169 @@
+"""A source keeps the options that it was read with: later runs use them, and an update reads it in the same way."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ragindex import read
+from ragindex.corpus import Corpus
+from ragindex.errors import NewerFormatError, UsageError
+from ragindex.index.index import Index
+from ragindex.index.manifest import DocumentSource, Manifest, SourceReading
+from ragindex.index.readings import find_reading
+from ragindex.types import Document
+
+TEXTS = {
+    "a.md": "# A\n\nThe harbour.",
+    "b.txt": "The pier.",
+    "drafts/c.md": "# C\n\nThe tide.",
+    "faq.csv": "id,question,answer\nF1,When?,At noon.\n",
+}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    for name, text in TEXTS.items():
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
+    return tmp_path / "docs"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    return Index.open(tmp_path / "index", create=True)
+
+
+def ids(index: Index) -> list[str]:
+    return sorted(document.id for document in index.documents)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["a.md", "b.txt", "drafts/c.md", "faq.csv"]),
+        ({"include": ["*.md"]}, ["a.md", "drafts/c.md"]),
+        ({"exclude": ["drafts/*", "*.csv"]}, ["a.md", "b.txt"]),
+        ({"rows": "text=answer", "include": ["*.csv"]}, ["faq.csv/F1"]),
+        ({"encoding": "cp1252", "max_file_mb": 0.5}, ["a.md", "b.txt", "drafts/c.md", "faq.csv"]),
+    ],
+)
+def test_an_update_reads_a_source_as_before(
+    docs: Path, index: Index, options: dict[str, object], expected: list[str]
+) -> None:
+    index.replace(read(docs, **options))  # type: ignore[arg-type]
+    assert ids(index) == expected
+    (docs / "new.md").write_text("# New\n\nThe ferry.", encoding="utf-8")
+    report = index.update()
+    is_added = not options.get("include") or "*.md" in options["include"]  # type: ignore[operator]
+    assert ids(index) == sorted([*expected, *(["new.md"] if is_added else [])])
+    assert (report.changes.added, report.changes.changed, report.changes.removed) == (is_added, 0, 0)
+
+
+def test_a_part_of_a_folder_keeps_options_of_its_own(docs: Path, index: Index) -> None:
+    index.replace(read(docs, exclude=["drafts/*"]))
+    index.add(read(docs / "drafts" / "c.md"))  # excluded, and named
+    index.update()
+    assert "drafts/c.md" in ids(index)
+    index.replace(read(docs / "drafts", include=["*.txt", "c.md"]))
+    (docs / "drafts" / "d.md").write_text("# D", encoding="utf-8")
+    assert index.update().changes.added == 0
+    reading = index.manifest.sources["docs"].reading
+    assert reading is not None
+    assert reading.parts == {"": {"exclude": ["drafts/*"]}, "drafts": {"include": ["*.txt", "c.md"]}}
+
+
+def test_only_the_named_file_of_a_folder_is_read_again(docs: Path, index: Index) -> None:
+    index.add(read(docs / "a.md"))
+    (docs / "a.md").write_text("# A\n\nThe new harbour.", encoding="utf-8")
+    assert index.update().changes.changed == 1
+    assert ids(index) == ["a.md"]
+    (docs / "a.md").unlink()
+    assert index.update().changes.gone == ("a.md",)
+
+
+def test_a_data_set_is_read_again(tmp_path: Path, index: Index) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"id": "x", "text": "one"}\n{"text": 3}\n', encoding="utf-8")
+    index.replace(read(tmp_path / "corpus.jsonl", skip_bad=True))
+    (tmp_path / "corpus.jsonl").write_text('{"id": "y", "text": "two"}\n{"text": 3}\n', encoding="utf-8")
+    report = index.update()
+    assert (report.changes.new, report.changes.gone, report.sources[0].left_out != ()) == (("y",), ("x",), True)
+
+
+def test_a_source_that_cannot_be_read_stays(docs: Path, index: Index, tmp_path: Path) -> None:
+    index.replace(read(docs))
+    index.add([Document("p", "P", "A program's.")])
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "m.md").write_text("# M", encoding="utf-8")
+    index.add(read(tmp_path / "more"), source="more")
+    docs.rename(tmp_path / "away")
+    (tmp_path / "more" / "n.md").write_text("# N", encoding="utf-8")
+    report = index.update()
+    assert report.changes.new == ("more/n.md",)
+    assert list(report.failures) == ["docs"]
+    assert "no such folder" in report.failures["docs"]
+    assert ids(index) == ["a.md", "b.txt", "drafts/c.md", "faq.csv", "more/m.md", "more/n.md", "p"]
+
+
+def test_a_source_of_an_earlier_version_has_no_options(docs: Path, index: Index) -> None:
+    index.replace(read(docs))
+    index.save(sources={"docs": index.manifest.sources["docs"].model_copy(update={"reading": None})})
+    assert find_reading(index.manifest.sources, str(docs)) is None
+    assert "Index it once more" in index.update().failures["docs"]
+    assert index.replace(read(docs)).unchanged == 4
+    assert index.update().failures == {}
+
+
+def test_options_of_a_later_version_are_refused() -> None:
+    with pytest.raises(NewerFormatError, match="version 2"):
+        SourceReading.model_validate({"version": 2, "unknown": 1})
+    older = {"root": "/docs", "format": "folder"}
+    assert DocumentSource.model_validate(older).reading is None
+
+
+def test_secrets_are_not_stored(docs: Path, index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-quite-secret-7")
+    with pytest.raises(UsageError, match="--exclude holds a secret"):
+        index.replace(read(docs, exclude=["*sk-quite-secret-7*"]))
+    assert "quite-secret" not in json.dumps(Manifest.model_dump(index.manifest, mode="json"))
+    assert index.manifest.sources == {}
+
+
+def test_many_removals_need_permission(docs: Path, index: Index) -> None:
+    for number in range(8):
+        (docs / f"n{number}.md").write_text(f"# N{number}", encoding="utf-8")
+    index.replace(read(docs))
+    for number in range(6):
+        (docs / f"n{number}.md").unlink()
+    before = ids(index)
+    with pytest.raises(
+        UsageError, match=r"6 of 12 documents of the source 'docs' .*index\.update\(allow_removals=True\)"
+    ):
+        index.update()
+    assert ids(index) == before
+    assert index.update(allow_removals=True).changes.removed == 6
+
+
+def test_a_dry_run_reports_what_the_update_does(docs: Path, index: Index) -> None:
+    index.replace(read(docs))
+    index.build("bm25")
+    (docs / "a.md").write_text("# A\n\nChanged.", encoding="utf-8")
+    (docs / "b.txt").unlink()
+    (docs / "new.md").write_text("# New", encoding="utf-8")
+    version = index.manifest
+    preview = index.update(dry_run=True)
+    changes = preview.changes
+    assert (changes.new, changes.replaced, changes.gone) == (("new.md",), ("a.md",), ("b.txt",))
+    assert index.manifest == version
+    assert not index.corpus_moved()
+    report = index.update()
+    assert report.changes == preview.changes
+    assert (report.parts, report.methods) == (("passages",), ("bm25", "ircot"))  # the parts of both are built
+    assert report.seconds > 0
+    assert report.spent["money"] == 0
+    assert index.update().parts == ()
+
+
+def test_reading_again_needs_no_place_in_a_corpus_of_a_program(index: Index) -> None:
+    index.add(Corpus("made", "program", (Document("a", "A", "A text."),), 0, (), False))
+    assert index.update().sources == ()
