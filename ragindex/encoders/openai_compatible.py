@@ -341,22 +341,18 @@ class OpenAIEncoder(Encoder):
             )
             return response.http_response.text
 
-        most = None if self._setting.budget is None else self._compute_cost(self._bound_tokens(texts))
-
         def wait(_: RequestProblem, seconds: float) -> None:
             ledger.count_outcome(ledger.EMBEDDING, ledger.RETRIED)
             self._setting.clock.sleep(seconds)
 
         try:
-            return retry(lambda: self._attempt(send, texts, most), retries, self._rng, wait)
+            return retry(lambda: self._attempt(send, texts), retries, self._rng, wait)
         except RequestProblemError as error:
             raise self._make_error(error.problem, retries + 1) from None
 
-    def _attempt(
-        self, send: Callable[[], str], texts: list[str], most: float | None
-    ) -> tuple[Floats, Mapping[int, str]]:
-        """Send a request once, with `most` dollars reserved. Raises RequestProblemError if it may be sent again."""
-        with reserve_money(self._setting.budget, most) as booking:
+    def _attempt(self, send: Callable[[], str], texts: list[str]) -> tuple[Floats, Mapping[int, str]]:
+        """Send a request once, with money reserved for it. Raises RequestProblemError if it may be sent again."""
+        with reserve_money(self._setting.budget, lambda: self._compute_cost(self._bound_tokens(texts))) as booking:
             start = time.perf_counter()
             try:
                 body = send_request(send, self._key)
@@ -370,6 +366,9 @@ class OpenAIEncoder(Encoder):
             problem = answered.vectors if isinstance(answered.vectors, RequestProblem) else None
             if problem is None or answered.tokens is not None:
                 booking.pay(self._record(answered, texts, time.perf_counter() - start))
+                if answered.tokens is not None and self._setting.budget is not None:
+                    stated, bound = answered.tokens, tokens.sum_text_tokens(texts, self._plugin.model).bound
+                    booking.when_settled(lambda: self._excess.see(stated, bound))
             elif problem.may_be_charged:
                 booking.lose(self._record_lost(texts))
         if isinstance(answered.vectors, RequestProblem):
@@ -391,8 +390,6 @@ class OpenAIEncoder(Encoder):
     def _record(self, answered: _Answer, texts: Sequence[str], seconds: float) -> float:
         """Record an answered request in the ledger and return its dollars."""
         model, stated = self._plugin.model, answered.tokens
-        if stated is not None and self._setting.budget is not None:
-            self._excess.see(stated, tokens.sum_text_tokens(texts, model).bound)
         count = tokens.sum_text_tokens(texts, model) if stated is None else TokenCount(stated, False)
         money = self._compute_cost(count.tokens)
         entry = ledger.CallRecord(

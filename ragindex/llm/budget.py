@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,16 @@ class Booking:
 
     def __init__(self) -> None:
         self.paid = self.possibly_charged = 0.0
+        self._waiting: list[Callable[[], None]] = []
+
+    def when_settled(self, action: Callable[[], None]) -> None:
+        """Run an action once the money counts as paid, and before a call that waits for money may go on."""
+        self._waiting.append(action)
+
+    def finish(self) -> None:
+        """Run the actions that wait for the money to be settled."""
+        while self._waiting:
+            self._waiting.pop(0)()
 
     def pay(self, money: float) -> None:
         """Add the amount paid for an answer."""
@@ -111,6 +121,7 @@ class Budget:
         with self._changed:
             self._spent += booking.paid
             self._possibly_charged += booking.possibly_charged
+            booking.finish()
             self._changed.notify_all()
 
     def reserve_now(self, most: float) -> "ExitStack | None":
@@ -137,13 +148,22 @@ class Budget:
 
 
 @contextmanager
-def reserve_money(budget: Budget | None, most: float | None) -> Iterator[Booking]:
-    """Reserve money with `Budget.reserved`, or nothing without a budget. `most` is None if the cost is unknown."""
+def reserve_money(budget: Budget | None, bound: Callable[[], float | None]) -> Iterator[Booking]:
+    """Reserve money with `Budget.reserved`, or nothing without a budget. `bound` returns None if the cost is unknown.
+
+    While a call waits for money, an answer may show that the bound is larger (`SeenExcess`): then that is reserved.
+    """
     if budget is None:
-        yield Booking()
+        free = Booking()
+        yield free
+        free.finish()
         return
-    with budget.reserved(most or 0.0) as booking:
-        yield booking
+    while True:
+        most = bound() or 0.0
+        with budget.reserved(most) as booking:
+            if (bound() or 0.0) <= most:
+                yield booking
+                return
 
 
 def parse_budget(to: float | Budget | None) -> Budget | None:

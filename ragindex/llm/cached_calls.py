@@ -230,8 +230,7 @@ class CachedCalls:
                 stack.enter_context(self._first_answer)  # one request shows whether the service keeps to max_tokens
                 if self._output_excess.answered.is_set():
                     stack.close()
-            most = None if budget is None else self._bound(request, needed).money
-            with reserve_money(budget, most) as booking:
+            with reserve_money(budget, lambda: self._bound(request, needed).money) as booking:
                 try:
                     with self._limits.slot(needed + request.max_tokens) as used:
                         reply = self._chat.send(request, form)
@@ -248,7 +247,7 @@ class CachedCalls:
                 with recording:
                     self._record(task, answer, time.perf_counter() - (start or 0.0))
                 booking.pay(answer.money or 0.0)
-            self._see(request, reply, needed)  # once it is paid: who reserves by what was seen finds it spent
+                booking.when_settled(lambda: self._see(request, reply, needed))
             return answer
 
     def record_failure(

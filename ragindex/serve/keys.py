@@ -272,7 +272,7 @@ class CallersBudget(Budget):
     @contextmanager
     def reserved(self, most: float) -> Iterator[Booking]:
         """Reserve money for one call from the caller's budget and the server's. Raises BudgetError."""
-        with reserve_money(_payer.get(), most) as callers, super().reserved(most) as booking:
+        with reserve_money(_payer.get(), lambda: most) as callers, super().reserved(most) as booking:
             try:
                 yield booking
             finally:

@@ -142,6 +142,7 @@ class LinkedBudget(Budget):
         finally:
             _reservation.reset(token)
             self._link.send("release", id=reply["id"], paid=booking.paid)
+            booking.finish()
 
 
 # ---------------------------------------------------------------- in the server

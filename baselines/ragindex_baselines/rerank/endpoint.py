@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -192,16 +192,18 @@ class EndpointScoring:
             ledger.record_lost(entry)
             booking.lose(most or 0.0)
 
+        def find_most() -> float | None:
+            return None if bound is None else bound * self._excess.factor
+
         def attempt() -> CachedResponse:
-            most = None if bound is None else bound * self._excess.factor
-            with reserve_money(self.setting.budget, most) as booking:
+            with reserve_money(self.setting.budget, find_most) as booking:
                 start = time.perf_counter()
                 try:
                     text = self._sent(body)
                     response, seconds = read_scores(text), time.perf_counter() - start
                 except RequestProblemError as error:
                     if error.problem.may_be_charged:
-                        lose(booking, most)
+                        lose(booking, find_most())
                     raise
                 scored = response.has_score(len(body["documents"]))
                 if scored or response.billed:
@@ -211,10 +213,10 @@ class EndpointScoring:
                     answer = CachedResponse(
                         text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time()
                     )
-                    self._excess.see(money or 0.0, bound or 0.0)
+                    booking.when_settled(partial(self._excess.see, money or 0.0, bound or 0.0))
                     booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
                 else:
-                    lose(booking, most)
+                    lose(booking, find_most())
                 if not scored:
                     raise RequestProblemError(
                         RequestProblem(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}")

@@ -20,7 +20,7 @@ from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import rate_limits
-from ragindex.llm.budget import Budget
+from ragindex.llm.budget import Budget, SeenExcess, reserve_money
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
 
@@ -340,6 +340,27 @@ def test_money_is_set_aside_for_calls_in_flight() -> None:
     assert budget.spent == pytest.approx(0.4)
     with pytest.raises(UsageError, match="must be more than 0"):
         Budget(0.0)
+
+
+def test_a_call_that_waits_for_money_reserves_what_was_seen_meanwhile() -> None:
+    budget, excess = Budget(1.0), SeenExcess()
+    sent, started = list[float](), Event()
+
+    def wait_for_money() -> None:
+        started.set()
+        with reserve_money(budget, lambda: 0.4 * excess.factor) as booking:
+            sent.append(0.4 * excess.factor)
+            booking.pay(0.4)
+
+    with reserve_money(budget, lambda: 0.7) as first:
+        thread = threading.Thread(target=wait_for_money)
+        thread.start()
+        started.wait()
+        first.pay(0.1)
+        first.when_settled(lambda: excess.see(2.0, 1.0))  # an answer took twice its bound
+    thread.join()
+    assert sent == [0.8]
+    assert budget.spent == pytest.approx(0.5)
 
 
 def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServer, tmp_path: Path) -> None:
