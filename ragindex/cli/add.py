@@ -1,12 +1,12 @@
 """The command `add`: add documents to an index."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Consent, approve
+from ragindex.cli.approval import ConsentFlags, approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
 from ragindex.cli.documents import DataReader, SourceOptions, report_skipped
 from ragindex.cli.option_groups import group_of, with_groups
@@ -33,25 +33,18 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningOptions:
-    """What the index is opened with, and what the work on it may cost."""
-
-    encoder: EncoderOption = None
-    budget: BudgetOption = None
-    reuse_answers: ReuseAnswersOption = False
-    store: StoreOption = None
-    wait: WaitOption = 0.0
-
-
 @with_groups
 def add(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     folder: IndexOption,
     reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
-    consent: Annotated[Consent, group_of(Consent)],
-    opening: Annotated[OpeningOptions, group_of(OpeningOptions, "Index and models")],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     named: AsOption = "",
+    encoder: EncoderOption = None,
+    budget: BudgetOption = None,
+    reuse_answers: ReuseAnswersOption = False,
+    store: StoreOption = None,
+    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Add documents to an index, replace those with the same id, and update what is built.
@@ -64,16 +57,16 @@ def add(
     corpora = [reader.read(source).corpus for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
-    setting = LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers)
-    estimating = partial(estimate_left, folder, added, None, setting, encoder=opening.encoder, adds=True)
-    approve(estimating, consent.answer(opening.budget, json))
+    setting = LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers)
+    estimating = partial(estimate_left, folder, added, None, setting, encoder=encoder, adds=True)
+    approve(estimating, consent.answer(budget, json))
     with Index.open(
         folder,
-        encoder=opening.encoder,
-        store=opening.store,
+        encoder=encoder,
+        store=store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
         llm_settings=setting,
-        wait_seconds=opening.wait,
+        wait_seconds=wait,
         create=True,
     ) as index:
         fit = index.encoder_id

@@ -81,7 +81,7 @@ def collect_figures(index: Index, built: Sequence[Part[Any]]) -> dict[str, PartF
     return {name: index.figures(part) for name, part in parts.items()} | ({fit.name: fit} if fit else {})
 
 
-def list_notes(index: Index, built: Sequence[Part[Any]], report: IndexUpdate, fit: str | None) -> list[str]:
+def collect_notes(index: Index, built: Sequence[Part[Any]], report: IndexUpdate, fit: str | None) -> list[str]:
     """Return the notes on what was built, and on words of changed documents that the fit `fit` did not know."""
     unknown = describe_unknown_words(index, report.changes, fit)
     full = describe_full_vocabulary(index, built, fit)

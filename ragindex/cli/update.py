@@ -20,7 +20,7 @@ from ragindex.cli.approval import (
     estimates_to_json,
     render_estimates,
 )
-from ragindex.cli.building import build_methods, describe_work, list_notes
+from ragindex.cli.building import build_methods, collect_notes, describe_work
 from ragindex.cli.console import command_spending, escape_markup, print_estimate, print_note, stdout, write_result
 from ragindex.cli.documents import print_reading_notes, report_skipped
 from ragindex.cli.options import (
@@ -150,7 +150,7 @@ class _Round:
                 approve_removals, allowed=self.allow_removals, json="-" if self.stays else self.approval.json
             )
             report = update_index(index, given, build, asking, started)
-            notes += list_notes(index, finished_parts(index, schemes), report, fit)
+            notes += collect_notes(index, finished_parts(index, schemes), report, fit)
         failure = "; ".join(f"{name}: {reason}" for name, reason in report.failures.items())
         write_outcome(self.folder, failure)
         self._print(report, notes)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, Consent, approve
+from ragindex.cli.approval import Approval, ConsentFlags, approve
 from ragindex.cli.console import (
     escape_markup,
     json_destination,
@@ -92,7 +92,7 @@ def compare(
             json_file=JsonOption,
         ),
     ],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     rankings: Annotated[RankingOptions, group_of(RankingOptions, "Rankings from elsewhere")],
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with these settings; flags win.")

@@ -134,6 +134,7 @@ def answer_all(
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)
             advance(len(batch))
+            ledger.count_asked(label, len(batch), len(todo))
     return tuple(answers[query.id] for query in queries)
 
 
