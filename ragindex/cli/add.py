@@ -1,6 +1,6 @@
 """The command `add`: add documents to an index."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
@@ -33,18 +33,25 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 
 
+@dataclass(frozen=True, slots=True)
+class AddOptions:
+    """What the index is opened with, and what the work on it may cost."""
+
+    encoder: EncoderOption = None
+    budget: BudgetOption = None
+    reuse_answers: ReuseAnswersOption = False
+    store: StoreOption = None
+    wait: WaitOption = 0.0
+
+
 @with_groups
 def add(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     folder: IndexOption,
     reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
     consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
+    opening: Annotated[AddOptions, group_of(AddOptions, "Index and models")],
     named: AsOption = "",
-    encoder: EncoderOption = None,
-    budget: BudgetOption = None,
-    reuse_answers: ReuseAnswersOption = False,
-    store: StoreOption = None,
-    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Add documents to an index, replace those with the same id, and update what is built.
@@ -57,16 +64,16 @@ def add(
     corpora = [reader.read(source).corpus for source in data]
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
-    setting = LLMSettings(budget=parse_budget(budget), reuse_answers=reuse_answers)
-    estimating = partial(estimate_left, folder, added, None, setting, encoder=encoder, adds=True)
-    approve(estimating, consent.answer(budget, json))
+    setting = LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers)
+    estimating = partial(estimate_left, folder, added, None, setting, encoder=opening.encoder, adds=True)
+    approve(estimating, consent.answer(opening.budget, json))
     with Index.open(
         folder,
-        encoder=encoder,
-        store=store,
+        encoder=opening.encoder,
+        store=opening.store,
         chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
         llm_settings=setting,
-        wait_seconds=wait,
+        wait_seconds=opening.wait,
         create=True,
     ) as index:
         fit = index.encoder_id
