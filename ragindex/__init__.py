@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from ragindex.compare_options import CompareOptions
+    from ragindex.compare_options import CompareMethod, CompareOptions
     from ragindex.corpus import Chunking, Corpus, Rows, read
     from ragindex.errors import RagindexError
     from ragindex.export.load import load_retriever as load
     from ragindex.index.index import Index
     from ragindex.index.index import open_index as open
     from ragindex.index.retriever import Hits, IndexRetriever
-    from ragindex.plugins.registry import PluginSpec
     from ragindex.types import Document, Hit, Position, Query, Retrieval, Section
 
 __all__ = [
@@ -65,7 +64,7 @@ _LAZY = {
 
 def compare(
     data: "str | Path | Corpus | Any | None" = None,
-    methods: "str | Sequence[PluginSpec] | None" = None,
+    methods: "str | Sequence[CompareMethod] | None" = None,
     *,
     questions: "str | Path | None" = None,
     **options: "Unpack[CompareOptions]",
@@ -73,14 +72,15 @@ def compare(
     """Compare methods on documents and questions: recall, answers, tokens, money, latency, size.
 
     Example:
-        result = ragindex.compare("my-documents", ["bm25", "hybrid(rrf_k=20)"], questions="questions.csv")
+        result = ragindex.compare("my-documents", ["bm25", "hybrid(rrf_k=20)", search], questions="questions.csv")
         print(result)  # a table; in a notebook, HTML
         result["bm25"]["R@5"]  # one figure
         result.save("results")  # JSON, JSON Lines, TREC run files
         result.report("report.html")
 
-    `ragindex_eval.compare` documents `data`, `questions`, the options and the errors. It is loaded through its entry
-    point, because the framework does not import the evaluation.
+    `search(question, k)` is any function that returns ids of documents. `ragindex_eval.compare` documents `data`,
+    `methods`, `questions`, the options and the errors. It is loaded through its entry point, because the framework does
+    not import the evaluation.
     """
     from importlib.metadata import entry_points
 

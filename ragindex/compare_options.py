@@ -1,11 +1,14 @@
 """The options of `ragindex.compare`, for editors and type checkers; the evaluation checks their values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from ragindex.index.index import Index
 from ragindex.plugins.registry import PluginSpec
+
+CompareMethod: TypeAlias = PluginSpec | Callable[[str, int], Any] | Any
+"""A method: as it is written, an object of it, a function of question and k, or a retriever of another library."""
 
 
 class CompareOptions(TypedDict, total=False):

@@ -430,11 +430,15 @@ _THOUGHTS: Mapping[str | None, int] = {None: 450, "none": 0, "minimal": 50, "low
 """Tokens that they are assumed to think, by reasoning effort; answers to the project's prompts are short."""
 _EXACT, _DRAWN, _OF_ANSWERS, _ASSUMED = 1.02, 1.06, 1.2, 1.33
 """By what a figure may be too low or too high: counted, from a part of the corpus, made from answers, assumed."""
+_OF_FEW = 2**0.5
+"""The same for calls of which a sample has too few: the widest, as the upper end is at most twice the lower."""
 _LEAST_SAMPLED = 1.08
 _SPREAD_OF_LENGTHS = 0.5
 """The standard deviation of answers' lengths, as a share of their mean: about that of triples and summaries."""
 _RETRIED = 1.02
 """Answers that cannot be used are asked for again: about one in fifty."""
+_FEW_CALLS = 0.5
+"""Tasks that a model is asked so much more rarely than rules: of groups of a graph, a sample has other numbers."""
 _SAMPLE_OF_CALLS = 20
 """So many calls of a sample weigh as much as what is typical, where answers decide how many calls there are."""
 
@@ -525,14 +529,16 @@ class Pricing:
             counts, known = real.times(scaling.factor), real.known / max(1.0, real.read)  # rules never ask what it asks
         elif real is not None and sampled and rules is not None:
             each = real.calls / rules.calls  # answers that are asked for again are among the calls
-            asked = each if from_corpus else _blend(real.calls, rules.calls, typical.calls, scaling.factor)
+            few = typical.calls < _FEW_CALLS and scaling.factor > 1
+            blended = typical.calls if few else _blend(real.calls, rules.calls, typical.calls, scaling.factor)
+            asked = each if from_corpus else blended
             counts = _Counts(
                 counts.calls * asked,
                 counts.read * asked * _ratio(real.read / real.calls, rules.read / rules.calls),
                 counts.written * asked * _ratio(real.written / real.calls, rules.written / rules.calls),
             )
             least, deviation = (_LEAST_SAMPLED, _SPREAD_OF_LENGTHS) if from_corpus else (_OF_ANSWERS, 1.0)
-            spread = min(_ASSUMED, max(least, 1 + deviation / real.calls**0.5))
+            spread = _OF_FEW if few else min(_ASSUMED, max(least, 1 + deviation / real.calls**0.5))
         else:
             counts = self._assume(counts.times(1.0 if from_corpus else typical.calls), typical, task)
         drawn = _DRAWN if part_of_corpus else 1.0

@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from ragindex.compare_options import CompareOptions
+from ragindex.compare_options import CompareMethod, CompareOptions
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
-from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
@@ -24,7 +23,7 @@ _COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below
 
 def compare(
     data: str | Path | Corpus | Dataset | None = None,
-    methods: str | Sequence[PluginSpec] | None = None,
+    methods: str | Sequence[CompareMethod] | None = None,
     *,
     questions: str | Path | None = None,
     **options: Unpack[CompareOptions],
@@ -33,10 +32,11 @@ def compare(
 
     `data` is a path (a folder or file of documents, a benchmark in BEIR's or another known format), a name such as
     `world:1k`, a `Corpus`, or a `Dataset`. Without it, the documents in the index are searched. `methods` are specs
-    as on the command line (`"hybrid(rrf_k=20)"`) or scheme objects; `"all"` is every installed method, and the
-    default is the quick ones. `questions` is a `.csv` or `.jsonl` with gold, or a `.txt`. `index` is the folder of the
-    index, which is kept for the next run (default: ragindex-workspaces/NAME), or an open index, which keeps its own
-    encoder, store, language, seed and LLM.
+    as on the command line (`"hybrid(rrf_k=20)"`), scheme objects, or functions `search(question, k)` that return ids
+    of documents, best first, with or without scores; retrievers of LangChain, LlamaIndex and Haystack are asked
+    likewise. `"all"` is every installed method, and the default is the quick ones. `questions` is a `.csv` or `.jsonl`
+    with gold, or a `.txt`. `index` is the folder of the index, which is kept for the next run (default:
+    ragindex-workspaces/NAME), or an open index, which keeps its own encoder, store, language, seed and LLM.
 
     `options` are those of `ragindex compare` by name: `encoder`, `llm`, `k`, `seed`, `limit`, `read`, …
     `CompareOptions` lists all of them.

@@ -72,15 +72,22 @@ def read_compared(folder: Path, label: str | None) -> ComparedMethod:
 
 
 def find_compared(comparison: Comparison, label: str | None) -> ComparedMethod:
-    """Return a method of a comparison by its label; the best one by default. Raises UnknownNameError."""
+    """Return a method by its label, or the best one. Raises UnknownNameError; UsageError if it was not built here."""
     by_label = {method.label: method for method in comparison.methods}
     if label is not None and label not in by_label:
         raise UnknownNameError(f"The comparison has no method {label!r}. Available: {', '.join(by_label)}.")
-    return ComparedMethod(comparison, comparison.methods[0] if label is None else by_label[label])
+    return ComparedMethod(comparison, _require_built(comparison.methods[0] if label is None else by_label[label]))
+
+
+def _require_built(result: MethodResult) -> MethodResult:
+    if not result.built:
+        raise UsageError(f"The rankings of {result.label} come from elsewhere: there is nothing here to export.")
+    return result
 
 
 def export_compared(compared: ComparedMethod, index: Index | Path, out: Path | str, *, pack: bool) -> Export:
     """Export a compared method from its index. Raises as `export_retriever` and `ComparedMethod.evidence_for` do."""
+    _require_built(compared.result)
     if isinstance(index, Index):
         scheme = registry.scheme(compared.method)
         return export_retriever(index, scheme, out, pack=pack, evidence=compared.evidence_for(index, scheme))
@@ -105,8 +112,8 @@ def _describe_evidence(comparison: Comparison, result: MethodResult) -> MethodEv
         fingerprint=result.fingerprint,
         metrics=dict(result.metrics),
         ci95={name: bounds for name, bounds in result.ci95.items() if name in result.metrics},
-        index_seconds=result.index_seconds,
-        index_bytes=result.index_bytes,
+        index_seconds=result.index_seconds or 0.0,
+        index_bytes=result.index_bytes or 0,
         latency_ms_p50=latency.p50,
         latency_ms_p95=latency.p95,
     )

@@ -22,6 +22,11 @@ _LONGEST_READ = 10_000  # characters
 _CLEANED_FACTOR = 2  # clean only this many times the length shown, so that long texts cost no time
 
 
+def count_known(count: int | None, noun: str) -> str:
+    """Return a number with its noun, as `many` does; that it is unknown if it is None."""
+    return f"{noun}s unknown" if count is None else many(count, noun)
+
+
 def shown(text: str, longest: int = LONGEST) -> str:
     """Return `text` on one line, cut at `longest` characters with an ellipsis.
 

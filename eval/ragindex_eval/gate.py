@@ -7,7 +7,7 @@ baseline passes: nothing has changed.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from xml.etree import ElementTree
@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ragindex._util.text import many
+from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.format import percent, points, shown
 from ragindex_eval.metrics.retrieval import gold_ranks
@@ -130,6 +131,26 @@ class QuestionScores:
     hits: Mapping[QuestionKey, tuple[str, ...]]
     encoder: str
     ranks: Mapping[QuestionKey, Mapping[str, int]] = field(default_factory=dict)
+
+    def follow(self, renames: Mapping[str, str]) -> "QuestionScores":
+        """Return the same with the ids that gold documents have now, of those that had others in an index."""
+        keys = {key: (key[0], tuple(sorted(renames.get(id, id) for id in key[1]))) for key in self.values}
+        return replace(
+            self,
+            values={keys[key]: value for key, value in self.values.items()},
+            hits={keys.get(key, key): tuple(_follow_hit(id, renames) for id in ids) for key, ids in self.hits.items()},
+            ranks={
+                keys.get(key, key): {renames.get(id, id): rank for id, rank in ranks.items()}
+                for key, ranks in self.ranks.items()
+            },
+        )
+
+
+def _follow_hit(id: str, renames: Mapping[str, str]) -> str:
+    """Return the id of a passage of a document that may have another id now."""
+    split = split_passage_id(id)
+    document = id if split is None else split[0]
+    return renames.get(document, document) + id.removeprefix(document)
 
 
 def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> QuestionScores:

@@ -177,16 +177,21 @@ def method_metrics(method: MethodResult) -> dict[str, float]:
     for name, bounds in method.ci95.items():
         values |= {f"{_figure_name(name)}/ci95_low": bounds[0], f"{_figure_name(name)}/ci95_high": bounds[1]}
     for phase, usage in (("index", method.index_usage), ("spent", method.spent), ("query", method.query_usage)):
-        costs = {cost: getattr(usage, cost) for cost in COSTS}
+        known = method.built or phase == "spent"
+        costs = {cost: getattr(usage, cost) for cost in COSTS if known}
         values |= {f"usage/{phase}/{cost}": float(value) for cost, value in costs.items() if value is not None}
-    values["usage/query/calls"] = method.calls
     for task, counts in method.stages.items():
         values |= {f"language/{task}/{stage}": float(count) for stage, count in counts.items()}
     read = method.reading_costs
     reading = read.to_json() if read else {}
     values |= {f"usage/reader/{name}": value for name, value in reading.items() if value is not None}
-    totals = {"index/seconds": method.index_seconds, "index/bytes": method.index_bytes}
-    return {**values, **totals, "unanswered": len(method.failures)}
+    totals = {
+        "index/seconds": method.index_seconds,
+        "index/bytes": method.index_bytes,
+        "usage/query/calls": method.calls,
+    }
+    values |= {name: value for name, value in totals.items() if value is not None}
+    return {**values, "unanswered": len(method.failures)}
 
 
 def _milliseconds(prefix: str, part: Percentiles) -> dict[str, float]:
@@ -248,7 +253,8 @@ def dataset_inputs(datasets: Iterable[DatasetFacts]) -> list["DatasetInput"]:
 
     inputs = {}
     for facts in datasets:
-        sizes = {"documents": facts.documents, "passages": facts.passages}
+        counts = {"documents": facts.documents, "passages": facts.passages}
+        sizes = {name: count for name, count in counts.items() if count is not None}
         question_counts = {"questions": facts.questions, "judged": facts.judged}
         name = facts.questions_file or f"{facts.name} questions"
         inputs["corpus", facts.corpus_digest] = make("corpus", facts.name, facts.corpus_digest, sizes)

@@ -8,7 +8,7 @@ threads that copy the context.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -19,6 +19,7 @@ from threading import Lock, RLock
 from typing import Any, Literal, TypeAlias
 
 from ragindex._util.text import many
+from ragindex.accounting.running_estimate import ExpectedCalls, RunningEstimate
 from ragindex.accounting.spending_log import log_payment
 from ragindex.types import Usage
 
@@ -106,6 +107,9 @@ class Tally:
         self._paid_only = paid_only
         self._costs = RunningCosts()
         self._stages: dict[str, Counter[str]] = {}
+        self._sums: dict[tuple[str, str], tuple[int, float]] = {}
+        self._asked: dict[str, tuple[int, int]] = {}
+        self._estimate = RunningEstimate()
         self._lock, self._lane = RLock(), _Lane()  # a handler of signals may read while this thread adds
 
     @property
@@ -145,6 +149,16 @@ class Tally:
         """What was paid and what the cache has saved, known at once also while millions of calls are recorded."""
         with self._lock:
             return self._costs
+
+    def expect(self, calls: Iterable[ExpectedCalls]) -> None:
+        """Begin with an estimate, which the calls that follow correct."""
+        with self._lock:
+            self._estimate = RunningEstimate(calls)
+
+    def project(self) -> float | None:
+        """Return the dollars that this run will have cost at its end; None without an estimate."""
+        with self._lock:
+            return self._estimate.project(self._sums, self._asked)
 
     def by_item(self) -> dict[int | None, Usage]:
         """Return the `first` usage by input position in a `map`. The key None holds the calls outside any `map`."""
@@ -193,6 +207,10 @@ class Tally:
         if not entry.rule:
             with self._lock:
                 self._costs = self._costs.add(entry)
+                if not entry.replayed:
+                    key = (entry.task, entry.method if entry.phase == "query" and entry.task != EMBEDDING else "")
+                    calls, money = self._sums.get(key, (0, 0.0))
+                    self._sums[key] = (calls + 1, money + (entry.money or 0.0))
         if self._paid_only and (entry.replayed or entry.rule):
             return
         with self._lock:
@@ -201,6 +219,11 @@ class Tally:
     def _add_lost(self, entry: CallRecord) -> None:
         with self._lock:
             self._lost.append(entry)
+
+    def _note_asked(self, method: str, done: int, questions: int) -> None:
+        with self._lock:
+            before = self._asked.get(method, (0, 0))[0]
+            self._asked[method] = (before + done, questions)
 
     def _count(self, task: str, stage: str, count: int) -> None:
         with self._lock:
@@ -291,6 +314,12 @@ def _log(entry: CallRecord, *, possibly_charged: bool = False) -> None:
 
 def _attribute(entry: CallRecord) -> CallRecord:
     return replace(entry, phase=_phase.get(), method=_method.get(), item=_item.get())
+
+
+def count_asked(method: str, done: int, questions: int) -> None:
+    """Note that a method has answered `done` more questions, of so many: estimates of a run follow from it."""
+    for tally in _tallies.get():
+        tally._note_asked(method, done, questions)
 
 
 def count_outcome(task: str, stage: str, count: int = 1) -> None:
@@ -404,5 +433,7 @@ def format_savings(paid: Tally) -> str | None:
 def format_running(paid: Tally) -> str:
     """Return dollars and cached answers so far in few words, for the progress of a command; "" if there are none."""
     costs = paid.costs
-    money = [f"${costs.paid:.4f}"] if costs.paid else []
+    total = paid.project()
+    of = "" if total is None or total <= costs.paid else f" of about ${total:.4f}"
+    money = [f"${costs.paid:.4f}{of}"] if costs.paid else []
     return ", ".join([*money, *([f"{costs.answers:,} cached"] if costs.answers else [])])

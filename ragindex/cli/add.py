@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Consent, approve
+from ragindex.cli.approval import ConsentFlags, approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
 from ragindex.cli.documents import DataReader, SourceOptions, report_skipped
 from ragindex.cli.option_groups import group_of, with_groups
@@ -38,7 +38,7 @@ def add(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Documents: folders, files or world:1k.")],
     folder: IndexOption,
     reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     named: AsOption = "",
     encoder: EncoderOption = None,
     budget: BudgetOption = None,

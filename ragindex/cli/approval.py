@@ -8,21 +8,39 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Group, RenderableType
 
 from ragindex._util.text import first_names, many
-from ragindex.cli.console import ask_consent, escape_markup, print_estimate, print_note, text_table, write_result
+from ragindex.accounting import ledger
+from ragindex.accounting.running_estimate import ExpectedCalls
+from ragindex.cli.console import (
+    ask_consent,
+    command_tally,
+    escape_markup,
+    print_estimate,
+    print_note,
+    text_table,
+    write_result,
+)
 from ragindex.cli.options import DryRunOption, YesOption
 from ragindex.counting import NoEstimateError, Repaid
-from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, UsageError
+from ragindex.errors import BrokenPluginError, BudgetError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
+from ragindex.estimate_left import find_payees
 from ragindex.index.documents import Removals
+from ragindex.index.parts import paid_by
+from ragindex.interfaces import Scheme
+from ragindex.interfaces.llm import PaidPlugin
+from ragindex.llm.budget import Budget, parse_budget
+from ragindex.llm.prices import load_prices
 
 CONFIRM_VARIABLE = "RAGINDEX_CONFIRM_ABOVE"
 _DEFAULT_LIMIT = 1.0
+_LEAST_LIMIT = 1e-9  # a budget of 0 would not be one
 _FLAGS = "--yes, or --budget DOLLARS"
 
 
@@ -37,7 +55,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
+class ConsentFlags:
     """How the user answers in advance whether the command may pay."""
 
     yes: YesOption = False
@@ -81,6 +99,44 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     if total.high > limit and not approval.yes and approval.budget is None:
         cost = f"This may cost {format_range(total.low, total.high)}, more than ${limit:g} ({CONFIRM_VARIABLE})."
         ask_consent(cost, "Go on?", _FLAGS, approval.json)
+    command_tally().expect(_expected_calls(each) for each in estimates if each.money is not None)
+
+
+def _expected_calls(estimate: Estimate) -> ExpectedCalls:
+    """Return what the ledger will call the calls of an estimate."""
+    task = estimate.task.partition(", ")[0]
+    if task == "encoding":
+        return ExpectedCalls(ledger.EMBEDDING, "", 0, estimate.money or 0.0)
+    method = "" if estimate.step == "index" else estimate.methods[0]
+    return ExpectedCalls(task, method, estimate.calls, estimate.money or 0.0)
+
+
+class QuestionBudget(Budget):
+    """What one question may cost without consent: no estimate is made for it, which would take longer than it does."""
+
+    def _exhausted(self, most: float) -> BudgetError:
+        return BudgetError(
+            f"This question may cost more than ${self.limit:g} ({CONFIRM_VARIABLE}): ${self.charged:.4f} is spent, and "
+            f"the next call could cost ${most:.4f}. What was paid for is kept. To go on, add {_FLAGS}."
+        )
+
+
+def limit_question(
+    scheme: Scheme, folder: Path, llm: str | None, encoder: str | None, budget: float | None, yes: bool
+) -> Budget | None:
+    """Return the budget of a command that asks one question: the one given, else what it may cost without consent.
+
+    There is no limit if the user has agreed (`yes`), or if a service that the command may pay has no price. Raises
+    UsageError.
+    """
+    if yes or budget is not None:
+        return parse_budget(budget)
+    services = (*find_payees(folder, llm, encoder), *paid_by(scheme))
+    payees = [service for service in services if isinstance(service, PaidPlugin)]
+    prices = load_prices() if payees else None
+    if prices is None or any(each.price_missing(prices) for each in payees):
+        return parse_budget(None)
+    return parse_budget(QuestionBudget(max(read_limit(), _LEAST_LIMIT)))
 
 
 def estimate_costs(estimating: Callable[[], Sequence[Estimate]]) -> list[Estimate]:

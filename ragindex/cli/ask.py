@@ -8,6 +8,7 @@ from rich.text import Text
 
 from ragindex._util.text import many
 from ragindex.accounting import ledger
+from ragindex.cli.approval import limit_question
 from ragindex.cli.console import (
     command_spending,
     print_note,
@@ -27,6 +28,7 @@ from ragindex.cli.options import (
     NoCacheOption,
     SeedOption,
     StoreOption,
+    YesOption,
 )
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
@@ -41,7 +43,6 @@ from ragindex.llm.answer_question import (
     build_context,
     resolve_citations,
 )
-from ragindex.llm.budget import parse_budget
 from ragindex.llm.offline import is_offline
 from ragindex.plugins import registry
 from ragindex.retrieval.formatting import format_positions, position_to_json
@@ -61,6 +62,7 @@ def ask(
     k: Annotated[int, typer.Option("-k", "--k", min=1, help="Number of hits to retrieve.")] = 10,
     llm: LlmOption = None,
     budget: BudgetOption = None,
+    yes: YesOption = False,
     no_cache: NoCacheOption = False,
     cache: CacheOption = None,
     reader_tokens: Annotated[
@@ -88,7 +90,7 @@ def ask(
             encoder=encoder,
             store=store,
             seed=seed,
-            llm_settings=LLMSettings(budget=parse_budget(budget)),
+            llm_settings=LLMSettings(budget=limit_question(scheme, folder, llm, encoder, budget, yes)),
             keep_calls=not no_cache,
             cache=cache,
         ) as index,

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Consent, approve, approve_removals
+from ragindex.cli.approval import ConsentFlags, approve, approve_removals
 from ragindex.cli.building import build_methods, collect_figures, collect_fit, collect_notes
 from ragindex.cli.console import (
     command_spending,
@@ -103,7 +103,7 @@ def index(
     folder: IndexOption,
     reading: Annotated[SourceOptions, group_of(SourceOptions, "Documents")],
     opening: Annotated[OpeningOptions, group_of(OpeningOptions, "Index and models")],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     building: Annotated[BuildingOptions, group_of(BuildingOptions, "Building")],
     data: Annotated[str | None, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")] = None,
     methods: Annotated[
@@ -185,8 +185,7 @@ def index(
         "skipped": [] if corpus is None else [str(reason) for reason in corpus.skipped],
         "spent": command_spending(),
     }
-    counted = ("added", "changed", "removed", "unchanged", "reread")
-    value |= {} if changed is None else {"changed": {name: getattr(changed, name) for name in counted}}
+    value |= {} if changed is None else {"changed": _count_changes(changed)}
     value |= {"update": update_to_json(report)}
 
     def show() -> None:
@@ -219,6 +218,12 @@ def _describe_changes(read_data: ReadData, changes: DocumentChanges) -> list[str
     if options := read_data.changed_options:
         lines.append(f"{read_data.data} is read with {options}: {changes.added:,} added, {changes.removed:,} removed")
     return lines
+
+
+def _count_changes(changed: DocumentChanges) -> dict[str, Any]:
+    """Return the numbers of changed documents, and the new ids of renamed ones by their old ids."""
+    counted = ("added", "changed", "removed", "unchanged", "reread")
+    return {**{name: getattr(changed, name) for name in counted}, "renamed": dict(changed.renamed)}
 
 
 def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Scheme]:

@@ -10,6 +10,7 @@ import typer
 
 from ragindex import filters
 from ragindex._util.text import NAMES_COMPARED, describe_near, find_near_names, first_names
+from ragindex.cli.approval import limit_question
 from ragindex.cli.console import (
     command_spending,
     parse_filters,
@@ -26,12 +27,12 @@ from ragindex.cli.options import (
     LlmOption,
     SeedOption,
     StoreOption,
+    YesOption,
 )
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
 from ragindex.plugins.registry import label
 from ragindex.retrieval.formatting import retrieval_to_json
@@ -60,6 +61,7 @@ def search(
     encoder: EncoderOption = None,
     llm: LlmOption = None,
     budget: BudgetOption = None,
+    yes: YesOption = False,
     cache: CacheOption = None,
     store: StoreOption = None,
     seed: SeedOption = None,
@@ -106,7 +108,7 @@ def search(
         llm=llm,
         store=store,
         seed=seed,
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
+        llm_settings=LLMSettings(budget=limit_question(scheme, folder, llm, encoder, budget, yes)),
         cache=cache,
     ) as index:
         index.require_prices([scheme])

@@ -1,12 +1,11 @@
 """Operations that add, replace and remove the documents of an index, by source."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from ragindex._util.canonical import digest
 from ragindex._util.ids import find_spelling, list_places, spellings
 from ragindex._util.progress import progress_bar
 from ragindex._util.text import MOST_NEAR, NAMES_COMPARED, describe_near, find_near_names, first_names
@@ -15,8 +14,9 @@ from ragindex.corpus.corpus import NO_TEXT
 from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, UsageError
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges, Documents, Removals
-from ragindex.index.manifest import with_chunking
+from ragindex.index.manifest import with_chunking, wrap_write_errors
 from ragindex.index.readings import forget_commits, record_commit, record_reading
+from ragindex.index.renames import find_renames, read_renames, record_renames
 from ragindex.index.sources import Known, PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
 from ragindex.text_analysis import language_warning
@@ -31,7 +31,10 @@ def add_documents(
     """Add documents, replacing those with the same id. See `Index.add`."""
     given = sources.corpora(documents, source)
     with index.writing("adding documents") as corpus, _remove_empty_sources(index, corpus):
-        changed = _upsert_documents(index, corpus, _assign_sources(index, corpus, given, source, "add"))
+        placed = _assign_sources(index, corpus, given, source, "add")
+        with wrap_write_errors(f"The new ids of documents could not be written to {index.folder}"):
+            record_renames(index.folder, {}, {document.id for group in placed for document in group.documents})
+        changed = _upsert_documents(index, corpus, placed)
     _warn_of_language(index, given)
     return changed
 
@@ -90,10 +93,12 @@ def replace_source(
             missing = _find_missing(index.manifest.sources, corpus, given, placed)
             if missing.gone:
                 try:
-                    announce(_describe_removals(corpus, placed, missing.gone))
+                    announce(missing.describe(corpus, placed.source))
                 except RagindexError:
                     index.save(sources=earlier)
                     raise
+            with wrap_write_errors(f"The new ids of documents could not be written to {index.folder}"):
+                record_renames(index.folder, missing.renames, {document.id for document in placed.documents})
             changed = _upsert_documents(index, corpus, [placed])
         corpus.remove(missing.gone)
         index.save(sources=dict(record_commit(index.manifest.sources, given)))
@@ -109,7 +114,7 @@ def find_removals(index: IndexState, given: Corpus, *, source: str = "") -> Remo
     """Return the documents that `replace_source` would remove. Writes nothing."""
     stored = index.documents
     known, (placed,) = sources.place_all(index.manifest.sources, [given], source, SourceRequest(index.folder))
-    return _describe_removals(stored, placed, _find_missing(known, stored, given, placed).gone)
+    return _find_missing(known, stored, given, placed).describe(stored, placed.source)
 
 
 def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -> DocumentChanges:
@@ -126,17 +131,33 @@ def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -
 class _MissingDocuments:
     """The documents of a source that were not read now: those that leave, and those that could not be read.
 
-    `untouched` are as many whose files are as they were.
+    `untouched` are as many whose files are as they were, and `renames` the new ids of those that have one.
     """
 
     gone: tuple[str, ...]
     kept: tuple[str, ...]
     untouched: int
+    renames: Mapping[str, str]
 
     def complete(self, changes: DocumentChanges) -> DocumentChanges:
         """Return the changes of the documents that it has, with these."""
         unchanged = changes.unchanged + len(self.kept) + self.untouched
-        return replace(changes, removed=len(self.gone), unchanged=unchanged, gone=self.gone, kept=self.kept)
+        new_ids = frozenset(self.renames.values())
+        return replace(
+            changes,
+            added=changes.added - len(self.renames),
+            new=tuple(id for id in changes.new if id not in new_ids),
+            removed=len(self.gone) - len(self.renames),
+            gone=tuple(id for id in self.gone if id not in self.renames),
+            renamed=tuple(sorted(self.renames.items())),
+            unchanged=unchanged,
+            kept=self.kept,
+        )
+
+    def describe(self, stored: Documents, source: str) -> Removals:
+        """Return the removals from a source."""
+        count = sum(owner == source for owner in stored.sources().values())
+        return Removals(self.gone, source, count, len(self.renames))
 
 
 def _find_missing(known: Known, stored: Documents, given: Corpus, placed: PlacedDocuments) -> _MissingDocuments:
@@ -152,18 +173,25 @@ def _find_missing(known: Known, stored: Documents, given: Corpus, placed: Placed
     unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
     kept = tuple(id for id in missing if id not in untouched and not unread.isdisjoint(list_places(id)))
     gone = tuple(sorted(set(missing).difference(kept, untouched)))
-    return _MissingDocuments(gone, kept, len(untouched))
+    new = [document for document in placed.documents if document.id not in owners] if gone else []
+    renames = find_renames(stored.read(gone), new) if new else {}
+    return _MissingDocuments(gone, kept, len(untouched), renames)
 
 
-def _describe_removals(stored: Documents, placed: PlacedDocuments, gone: tuple[str, ...]) -> Removals:
-    owners = stored.sources()
-    count = sum(owner == placed.source for owner in owners.values())
-    removals = Removals(gone, placed.source, count)
-    if not removals.suspicious:
-        return removals
-    new = {digest([document.title, document.text]) for document in placed.documents if document.id not in owners}
-    texts = (digest([document.title, document.text]) for document in stored.read(gone))
-    return replace(removals, renamed=sum(text in new for text in texts) if new else 0)
+def list_renames(index: IndexState, corpus: Corpus) -> dict[str, str]:
+    """Return the ids of a corpus's documents by the ids that they had. See `Index.renames`."""
+    lead, documents = sources.lead(index.manifest.sources, corpus), index.documents
+    coming = {lead + document.id: document for document in corpus.documents}
+    owners = documents.sources()
+    gone = [id for id in owners if id.startswith(lead) and id not in coming]
+    new = [replace(document, id=id) for id, document in coming.items() if id not in owners]
+    found = find_renames(documents.read(gone), new) if gone and new else {}
+    known = {old: found.get(id, id) for old, id in read_renames(index.folder).items()} | found
+    return {
+        old.removeprefix(lead): id.removeprefix(lead)
+        for old, id in known.items()
+        if old.startswith(lead) and old not in coming and id in coming
+    }
 
 
 def rechunk_documents(index: IndexState, chunking: Chunking) -> DocumentChanges:

@@ -54,7 +54,9 @@ class DocumentChanges:
 
     `new` are the ids of the added documents, `replaced` those of the changed ones; `gone` are the ids removed because
     their source no longer has them; `kept` those of documents whose files are there and could not be read this time.
-    `reread` is the number of the changed documents whose files are the same, but are read in another way.
+    `reread` is the number of the changed documents whose files are the same, but are read in another way. `renamed` are
+    the (old, new) ids of documents with the same content under another id, or nine tenths of its lines; they count
+    neither as added nor as removed.
     """
 
     added: int = 0
@@ -66,6 +68,7 @@ class DocumentChanges:
     replaced: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     reread: int = 0
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 _MANY_REMOVED, _MOST_FEW = 0.2, 4

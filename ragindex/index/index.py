@@ -267,6 +267,17 @@ class Index(IndexState):
         documents = {document.id: document for document in self.finished_documents().read(spelled)}
         return [documents[known] for id in ids if (known := find_spelling(id, documents)) is not None]
 
+    def renames(self, corpus: Corpus) -> dict[str, str]:
+        """Return the ids that a corpus's documents have now by the ids that they had before, in this index.
+
+        Example:
+            renames = index.renames(ragindex.read("my-documents"))
+            print(renames.get("notes/old.md"))
+
+        `replace` remembers which documents were renamed; those that it would find in `corpus` now are among them.
+        """
+        return changes.list_renames(self, corpus)
+
     def sources(self) -> list[dict[str, str | int]]:
         """List the sources of the documents: name, root, format, prefix of the ids, and number of documents.
 

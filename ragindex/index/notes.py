@@ -81,14 +81,16 @@ def _explain(index: Index, failed: Mapping[str, str]) -> str:
 
 
 def format_changes(changed: DocumentChanges) -> str:
-    """Return how many documents were added, changed and removed, with the first ids, or that nothing changed."""
-    if not changed.added + changed.changed + changed.removed:
+    """Return how many documents were added, changed, removed and renamed, with the first ids, or that none were."""
+    if not changed.added + changed.changed + changed.removed + len(changed.renamed):
         return f"nothing changed in {many(changed.unchanged, 'document')}"
-    new = changed.new if changed.changed + changed.unchanged else ()  # of a new index, all documents are new
+    known = changed.changed + changed.unchanged + len(changed.renamed)
+    new = changed.new if known else ()  # of a new index, all documents are new
     counts = (
         (changed.added, "added", new),
         (changed.changed, "changed", changed.replaced),
         (changed.removed, "removed", changed.gone),
+        (len(changed.renamed), "renamed", [f"{old} → {new_id}" for old, new_id in changed.renamed]),
         (changed.unchanged, "unchanged", ()),
     )
     parts = [(count, f"{what} ({first_names(ids)})" if ids else what) for count, what, ids in counts if count]

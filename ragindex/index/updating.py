@@ -119,6 +119,7 @@ def add_changes(each: Sequence[DocumentChanges]) -> DocumentChanges:
         replaced=tuple(id for changes in each for id in changes.replaced),
         kept=tuple(id for changes in each for id in changes.kept),
         reread=sum(changes.reread for changes in each),
+        renamed=tuple(pair for changes in each for pair in changes.renamed),
     )
 
 
@@ -214,6 +215,7 @@ def _source_to_json(source: SourceUpdate) -> dict[str, Any]:
         "added": list(source.changes.new),
         "changed": list(source.changes.replaced),
         "removed": list(source.changes.gone),
+        "renamed": dict(source.changes.renamed),
         "kept": list(source.changes.kept),
         "unchanged": source.changes.unchanged,
         "reread": source.changes.reread,

@@ -137,7 +137,7 @@ class PaidBefore:
     money: float | None
 
 
-def hash_question(task: Task[Any], inputs: Mapping[str, Any], repeat: int) -> str:
+def hash_task_input(task: Task[Any], inputs: Mapping[str, Any], repeat: int) -> str:
     """Hash a task's inputs, whatever its prompt and the settings of the model."""
     text = json.dumps([task.name, dict(inputs), repeat], sort_keys=True, ensure_ascii=False, default=repr)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -17,7 +17,7 @@ from ragindex.llm.batches.calls import BatchCalls, WantedCall
 from ragindex.llm.batches.endpoint import MOST_REQUESTS
 from ragindex.llm.cache import CachedResponse
 from ragindex.llm.cached_calls import CachedCalls
-from ragindex.llm.call_keys import PaidBefore, hash_follow_up, hash_question
+from ragindex.llm.call_keys import PaidBefore, hash_follow_up, hash_task_input
 from ragindex.llm.json_text import drop_thoughts
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
 from ragindex.llm.openai_parameters import ChatParameters
@@ -87,7 +87,7 @@ class LLMClient(LLM):
     def _request(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> ChatRequest:
         limit = min(task.max_tokens, self._given.max_tokens or task.max_tokens) + self._given.reasoning_tokens
         messages, plain = tuple(render_messages(task, inputs)), task.read is not None
-        question = hash_question(task, inputs, repeat)
+        question = hash_task_input(task, inputs, repeat)
         schema = schema_text(task.output)
         return ChatRequest(task.name, messages, schema, limit, plain=plain, repeat=repeat, question=question)
 

@@ -54,7 +54,7 @@ class Hop(Scheme):
         default=3, ge=1, le=20, description="Best results of the base that a question is written from."
     )
     names: int = Field(default=8, ge=0, le=50, description="Names of a bridge in its second question.")
-    weight: float = Field(default=2.0, ge=0, description="Weight of what the second questions find.")
+    weight: float = Field(default=1.0, ge=0, description="Weight of what the second questions find.")
     kept: int = Field(default=1, ge=0, description="Best results of the base that stay before all others.")
     depth: int = Field(default=100, ge=1, description="Best results of each ranking that are scored.")
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
-from made_records import STORES
+from made_records import FILTERED, STORES
 
 from ragindex.interfaces import Store
 from ragindex.plugins import registry
-
-NODE = {"elasticsearch": pytest.mark.slow}
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +20,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return lambda written: root / hashlib.sha256(written.encode()).hexdigest()[:12]
 
 
-@pytest.fixture(params=[pytest.param(one, marks=NODE.get(one, ())) for one in STORES])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Test every store, and each way of filtering in the tests of filters. Elasticsearch is slow: it takes a node."""
+    if "written" in metafunc.fixturenames and "store_contract" in metafunc.module.__name__:
+        names = FILTERED if metafunc.module.__name__.endswith("filters") else STORES
+        marks = {"elasticsearch": pytest.mark.slow}
+        metafunc.parametrize("written", [pytest.param(n, marks=marks.get(n, ())) for n in names], indirect=True)
+
+
+@pytest.fixture
 def written(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A store as it is written. A test of Elasticsearch is slow: it takes a node."""
+    """A store as it is written."""
     text = STORES[request.param]
     with elasticsearch_store() if text == "elasticsearch" else nullcontext(text) as usable:
         yield usable

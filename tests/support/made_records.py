@@ -12,6 +12,8 @@ STORES = {  # how each way of keeping and searching records is written
     "lancedb, by its indexes": "lancedb(memory_gib=0)",
     "elasticsearch": "elasticsearch",
 }
+FILTERED = ("lancedb, from memory", "lancedb, by its indexes", "elasticsearch")
+"""The ways of filtering among them: how vectors lie in memory changes no filter."""
 
 SCHEMA = Schema(stored=("title", "text"), keywords=("tags",), numbers=("size",), text=("title", "text"), dimensions=3)
 TEXT_ONLY = Schema(stored=("text",), text=("text",))

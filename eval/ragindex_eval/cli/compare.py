@@ -3,14 +3,17 @@
 import os
 import shlex
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, Consent, approve
+from ragindex.cli.approval import Approval, ConsentFlags, approve
 from ragindex.cli.console import (
     escape_markup,
     json_destination,
@@ -25,6 +28,7 @@ from ragindex.errors import UsageError
 from ragindex.index.manifest import require_manifest, write_command
 from ragindex_eval.cli.settings_options import settings_group
 from ragindex_eval.export_compared import export_compared, find_compared
+from ragindex_eval.format import join_names
 from ragindex_eval.mlflow_live import LiveRuns, record_live
 from ragindex_eval.mlflow_retriever import log_retriever
 from ragindex_eval.mlflow_tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
@@ -35,9 +39,10 @@ from ragindex_eval.results.model import LATENCY, Comparison, Study
 from ragindex_eval.results.save import save_results
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
+from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.estimate_rest import describe_rest, estimate_rest_building, list_rest
-from ragindex_eval.run.experiment import default_index
-from ragindex_eval.run.settings import ALL, CompareSettings
+from ragindex_eval.run.experiment import default_index, folder_name
+from ragindex_eval.run.settings import ALL, CompareSettings, given_values
 from ragindex_eval.run.study import run_study
 from ragindex_eval.run.thresholds import (
     count_skipped,
@@ -54,6 +59,27 @@ _DEMO, _DEMO_QUESTIONS = "world:1k", 200
 _DEMO_METHODS = "bm25,dense,hybrid,composed,links,ircot"
 
 
+@dataclass(frozen=True, slots=True)
+class RankingOptions:
+    """Rankings in files, and the judgements that score them."""
+
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="FILE", help="A TREC run, .json or .csv, also as .gz. Repeatable."),
+    ] = None
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", metavar="FILE", help="The judgements: TREC qrels, .json or .csv.")
+    ] = None
+    ignore_identical_ids: Annotated[
+        bool, typer.Option("--ignore-identical-ids", help="Leave out hits with the question's own id, as BEIR does.")
+    ] = False
+
+    def require_none(self) -> None:
+        """Raise UsageError for options that need --run."""
+        if self.qrels is not None or self.ignore_identical_ids:
+            raise UsageError("--qrels and --ignore-identical-ids are about rankings in files. Name them: --run FILE")
+
+
 @with_groups
 def compare(
     settings: Annotated[
@@ -66,7 +92,8 @@ def compare(
             json_file=JsonOption,
         ),
     ],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
+    rankings: Annotated[RankingOptions, group_of(RankingOptions, "Rankings from elsewhere")],
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with these settings; flags win.")
     ] = None,
@@ -80,10 +107,16 @@ def compare(
     The same command resumes a comparison that was stopped. It is recorded in MLflow
     (MLFLOW_TRACKING_URI, or mlflow.db).
     Questions in a .txt have no gold: then the report shows side by side what each method found.
+    With --run, rankings in files are compared, without documents.
 
     Example: ragindex compare my-documents/ --questions questions.csv --methods 'bm25,dense,hybrid(depth=50)'
     """
     settings = settings.over_file(config)
+    if rankings.run:
+        study = _compare_rankings(settings, rankings)
+        require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
+        return
+    rankings.require_none()
     study = _run(settings, export_best, consent.answer(settings.budget, settings.json_file))
     require_answers(study)
     require_all_read(count_skipped(study), settings.skip_bad)
@@ -167,6 +200,32 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
         _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
     if settings.methods is None and settings.json_file != "-":
         _print(settings, f"\n{escape_markup(_describe_rest(study, settings))}")
+    return study
+
+
+def _compare_rankings(settings: CompareSettings, rankings: RankingOptions) -> Study:
+    """Compare rankings in files, and write the files of the comparison."""
+    if rankings.qrels is None:
+        raise UsageError("--run needs the judgements that score the rankings: --qrels FILE")
+    allowed = {"k", "seed", "out", "json_file", "fail_below", "name"}
+    other = [name for name in given_values(settings) if name not in allowed]
+    if other:
+        flags = join_names([f"--{name.replace('_', '-')}" for name in sorted(other)])
+        raise UsageError(f"--run compares rankings as they are, so leave out {flags}.")
+    started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
+    files = [Path(file) for file in rankings.run or ()]
+    folder = settings.out or rerun.RESULTS / folder_name(rankings.qrels.name)
+    require_writable(folder)
+    ignore = rankings.ignore_identical_ids
+    comparison = compare_runs(files, rankings.qrels, settings, settings.seed or 0, ignore_identical_ids=ignore)
+    name, seconds = settings.name or comparison.dataset.name, round(time.perf_counter() - clock, 3)
+    study = Study(name, (comparison,), _command(sys.argv[1:]), started, seconds)
+    rerun.remove_records(folder)
+    save_results(study, folder)
+    save_report(study, folder / rerun.REPORT_FILE)
+    write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
+    _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
+    _print(settings, f"  the results     {escape_markup(str(folder))}")
     return study
 
 

@@ -1,12 +1,15 @@
 """The command `estimate`, which predicts the costs of indexing, of asking questions and of reading answers."""
 
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import estimates_to_json, render_estimates
+from ragindex.cli.approval import Approval, approve, estimates_to_json, render_estimates
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -16,7 +19,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.option_groups import with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import JsonOption, YesOption
 from ragindex.corpus import describe_left_out, read_selected
 from ragindex.estimate import require_model
 from ragindex.index.manifest import require_apart
@@ -55,6 +58,7 @@ def estimate_command(
         ),
     ],
     sample: Annotated[int, typer.Option(metavar="N", min=0, help="Pay for N documents, to know the answers.")] = 0,
+    yes: YesOption = False,
     json: JsonOption = None,
 ) -> None:
     """Say what indexing would cost in tokens and money. Without --sample nothing is asked and nothing is spent.
@@ -84,9 +88,10 @@ def estimate_command(
     settings = settings.model_copy(update={"seed": seed, "index": None})
     asked = dataset or Dataset(corpus.name, corpus, (), None, "")
     with tempfile.TemporaryDirectory() as nowhere:
-        found = estimate_comparison(
-            settings, asked, index or Path(nowhere), schemes, setting=setting, sample=sample, thorough=True
-        )
+        folder = index or Path(nowhere)
+        estimating = partial(estimate_comparison, settings, _draw(asked, sample, seed), folder, schemes)
+        approve(estimating if sample else list, Approval(yes, settings.budget, json=json))
+        found = estimate_comparison(settings, asked, folder, schemes, setting=setting, sample=sample, thorough=True)
     queries = asked.queries
     asks = [label for label, scheme in schemes.items() if tasks_of(scheme)]
     value = {**estimates_to_json(found), "spent": command_spending()}
@@ -102,6 +107,13 @@ def estimate_command(
             stdout().print(escape_markup(said), soft_wrap=True)
 
     write_result(value, json, show)
+
+
+def _draw(data: Dataset, sample: int, seed: int) -> Dataset:
+    """Return as many documents and questions as a sample pays for: those documents, and other questions."""
+    documents, rng = data.corpus.documents, Random(seed)  # noqa: S311  # no secret
+    drawn = rng.sample(documents, min(sample, len(documents)))
+    return replace(data, corpus=replace(data.corpus, documents=tuple(drawn)), queries=data.queries[:sample])
 
 
 def _choose_schemes(settings: MethodSettings) -> dict[str, Scheme]:

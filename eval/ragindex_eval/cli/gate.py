@@ -1,12 +1,14 @@
 """The command `gate`: passes a method that is not worse than its baseline, for releases and continuous integration."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, Consent, approve
+from ragindex._util.text import first_names
+from ragindex.cli.approval import Approval, ConsentFlags, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -19,6 +21,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
+from ragindex.index.renames import read_renames
 from ragindex_eval.cli.settings_options import OPENING, READING, option_of, settings_group
 from ragindex_eval.format import about_questions, join_names
 from ragindex_eval.gate import (
@@ -51,7 +54,7 @@ def gate_command(
             data=option_of("data", CompareSettings.model_fields["data"]),
         ),
     ],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     metric: Annotated[str, typer.Option(metavar="R@5", help="The metric.")] = "R@5",
     margin: Annotated[float, typer.Option(metavar="M", min=0, help="A loss that does not matter.")] = 0.02,
     junit: Annotated[Path | None, typer.Option(metavar="FILE.xml", help="The verdict as a JUnit report.")] = None,
@@ -70,8 +73,8 @@ def gate_command(
         require_writable(junit.parent)
     saved = {written: saved_scores(written, metric) for written in (new, against)}
     unknown = [written for written, scores in saved.items() if scores is None]
-    measured, skipped = _measure(unknown, settings, metric, consent.answer(settings.budget, json_file))
-    scores = {**measured, **{written: known for written, known in saved.items() if known is not None}}
+    measured, renames, skipped = _measure(unknown, settings, metric, consent.answer(settings.budget, json_file))
+    scores = {**measured, **_follow(saved, renames)}
     gate = judge_gate(scores[new], scores[against], metric, margin)
     if junit is not None:
         _write(gate, junit)
@@ -84,16 +87,17 @@ def gate_command(
 
 def _measure(
     methods: list[str], settings: CompareSettings, metric: str, approval: Approval
-) -> tuple[dict[str, QuestionScores], int]:
+) -> tuple[dict[str, QuestionScores], dict[str, str], int]:
     """Compare the methods, asking every question anew.
 
-    Return their scores as they are written, and how many files and items were left out, of which notes are printed.
+    Return their scores as they are written, the ids of renamed documents by those before, and how many files and items
+    were left out, of which notes are printed.
     """
     given = given_values(settings)
     if not methods:
         if unused := [f"--{name.replace('_', '-')}" for name in given if name != "seed"]:
             raise UsageError(f"Saved results stand as they are, so leave out {join_names(unused)}.")
-        return {}, 0
+        return {}, {}, 0
     if "data" not in given and "index" not in given:
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
     settings = settings.model_copy(update={"methods": methods, "fresh": True})
@@ -107,7 +111,17 @@ def _measure(
     by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
     labels = dict(zip(methods, comparison.asked, strict=True))
     scores = {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}
-    return scores, comparison.dataset.skipped
+    return scores, read_renames(folder), comparison.dataset.skipped
+
+
+def _follow(saved: Mapping[str, QuestionScores | None], renames: Mapping[str, str]) -> dict[str, QuestionScores]:
+    """Return the saved scores with the ids that their gold documents have now; print which were renamed."""
+    scores = {written: of_method for written, of_method in saved.items() if of_method is not None}
+    gold = {id for of_method in scores.values() for _, ids in of_method.values for id in ids}
+    pairs = [f"{id} → {renames[id]}" for id in sorted(gold & renames.keys())]
+    if pairs:
+        print_note(f"Gold documents of the saved results were renamed: {first_names(pairs)}")
+    return {written: of_method.follow(renames) for written, of_method in scores.items()}
 
 
 def _write(gate: Gate, path: Path) -> None:

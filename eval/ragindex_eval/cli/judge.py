@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ragindex._util.distribution import require_all_installed
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, Consent, approve
+from ragindex.cli.approval import Approval, ConsentFlags, approve
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -60,7 +60,7 @@ def judge_command(
             k=Annotated[str | None, typer.Option(metavar=_CUTOFFS, help=f"The cutoffs. Default: {_CUTOFFS}.")],
         ),
     ],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The judgements, kept.")] = Path("judged"),
     depth: Annotated[
         int, typer.Option(metavar="D", min=1, help="Pool the documents of the first D hits of each method.")

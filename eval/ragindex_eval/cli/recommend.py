@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Consent, approve
+from ragindex.cli.approval import ConsentFlags, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -69,7 +69,7 @@ def recommend_command(
         ),
     ],
     rules: Annotated[RecommendRules, options_group(RecommendRules, "Aim and constraints", make_rules)],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with candidates and settings; flags win.")
     ] = None,

@@ -28,7 +28,7 @@ def settings_group(*names: str, **own: Any) -> Group:
 
     The command gets `CompareSettings` of the given values. An option of its own whose type excludes None is required.
     """
-    ordered = [name for name in COMMON if name in (*own, *names)]
+    ordered = [name for name in ("data", *COMMON) if name in (*own, *names)]
     ordered += [name for model in GROUPS.values() for name in model.model_fields if name in (*own, *names)]
     parameters = [_make_parameter(name, own.get(name)) for name in dict.fromkeys(ordered)]
     return Group(parameters, lambda values: make_settings(select_given(values)))

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex._util.durable_files import write_file
-from ragindex.cli.approval import Consent, approve
+from ragindex.cli.approval import ConsentFlags, approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -43,7 +43,7 @@ def tune_command(
     settings: Annotated[
         CompareSettings, settings_group(*("questions", "k", "limit", *READING, *OPENING), data=DataArgument)
     ],
-    consent: Annotated[Consent, group_of(Consent)],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
     bases: Annotated[
         str, typer.Option(metavar="a,b", help="Methods whose ranks may help. Those that do not are dropped.")
     ] = "",

@@ -77,21 +77,25 @@ def read_dataset(
     selection: FileSelection | None = None,
     limit: int | None = None,
     seed: int = 0,
+    list_renames: Callable[[Corpus], Mapping[str, str]] = lambda corpus: {},
 ) -> Dataset:
     """Read the corpus at `path` with its own questions, or with those of `questions`: .csv, .jsonl, .txt or judgements.
 
     `selection` chooses the files of a folder. `limit` takes a random sample of that many questions, in file order,
     which is part of those of a larger limit; the corpus stays whole. Query ids are q00001, q00002, … in file order,
-    whatever the limit. Raises UsageError if a parameter is wrong, and DataError, with file and line, if something
+    whatever the limit. `list_renames` returns the ids of documents by earlier ones, which questions may name.
+    Raises UsageError if a parameter is wrong, and DataError, with file and line, if something
     cannot be read, except files of a folder, which are left out and reported in `skipped`. With `skip_bad=True` that
     goes for items and questions too, with False for none.
     """
     path, file = Path(path), None if questions is None else Path(questions)
     corpus = _drop_question_file(read_selected(path, format=format, skip_bad=skip_bad, selection=selection), path, file)
     problems = Problems(bool(skip_bad))
-    dataset_questions = list(_read_questions(path, file, corpus, problems))
+    finder = DocumentFinder(corpus, list_renames)
+    dataset_questions = list(_read_questions(path, file, finder, corpus, problems))
     dataset = _build_dataset(corpus, dataset_questions, problems, file or path, limit, seed)
-    dataset = replace(dataset, questions_file=file.name if file else "")
+    notes = (*dataset.notes, *finder.describe_renamed())
+    dataset = replace(dataset, questions_file=file.name if file else "", notes=notes)
     if corpus.format != "world":
         return replace(dataset, source=corpus.root if corpus.format == GIT else str(path.resolve()))
     fewer = worlds.describe_shortfall(dataset_questions) if file is None else None
@@ -99,12 +103,20 @@ def read_dataset(
 
 
 def add_questions(
-    corpus: Corpus, questions: Path | str, *, skip_bad: bool | None = None, limit: int | None = None, seed: int = 0
+    corpus: Corpus,
+    questions: Path | str,
+    *,
+    skip_bad: bool | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    list_renames: Callable[[Corpus], Mapping[str, str]] = lambda corpus: {},
 ) -> Dataset:
     """Return a dataset of a corpus and questions: a .csv, .jsonl, .txt or judgements; see `read_dataset`."""
     problems, file = Problems(bool(skip_bad)), Path(questions)
-    dataset_questions = list(_read_question_file(file, DocumentFinder(corpus), problems))
-    return replace(_build_dataset(corpus, dataset_questions, problems, file, limit, seed), questions_file=file.name)
+    finder = DocumentFinder(corpus, list_renames)
+    dataset_questions = list(_read_question_file(file, finder, problems))
+    dataset = _build_dataset(corpus, dataset_questions, problems, file, limit, seed)
+    return replace(dataset, questions_file=file.name, notes=(*dataset.notes, *finder.describe_renamed()))
 
 
 def _describe_encoding(file: Path) -> list[str]:
@@ -206,8 +218,9 @@ def _drop_unjudged(questions: list[DatasetQuestion]) -> tuple[list[DatasetQuesti
     return judged, (f"left out: {many(count, 'question')} for which no document is graded above 0",) if count else ()
 
 
-def _read_questions(path: Path, file: Path | None, corpus: Corpus, problems: Problems) -> _Questions:
-    finder = DocumentFinder(corpus)
+def _read_questions(
+    path: Path, file: Path | None, finder: DocumentFinder, corpus: Corpus, problems: Problems
+) -> _Questions:
     if file is not None:
         return _read_question_file(file, finder, problems)
     if corpus.format == "world":
@@ -343,7 +356,7 @@ def read_judged_questions(folder: Path, finder: DocumentFinder, problems: Proble
 
 def _require_known(question: str, folder: Path, finder: DocumentFinder, judged: tuple[str, int]) -> tuple[str, int]:
     """Return a judged document, by its id in the corpus, with its grade. Raises DataError if there is none."""
-    id = find_spelling(judged[0], finder.ids)
+    id = find_spelling(judged[0], finder.ids) or finder.follow(judged[0])
     if id is None:
         got = f"{judged[0]!r}, judged for the question {question}, which is not in it"
         raise Item({}, folder / QRELS_FILE).error("documents of the corpus", got)

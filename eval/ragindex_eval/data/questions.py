@@ -4,13 +4,14 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 import regex
 
 from ragindex._util.ids import find_spelling, is_row, spellings
-from ragindex._util.text import describe_near, find_near_names
+from ragindex._util.text import describe_near, find_near_names, first_names, many
 from ragindex.corpus import Corpus
 from ragindex.corpus.corpus import parse_id
 from ragindex.corpus.json_reader import (
@@ -45,9 +46,15 @@ class DatasetQuestion:
 
 
 class DocumentFinder:
-    """Index of a corpus's documents by the ids, titles, texts and file names that gold refers to."""
+    """Index of a corpus's documents by the ids, titles, texts and file names that gold refers to.
 
-    def __init__(self, corpus: Corpus) -> None:
+    `list_renames` returns the ids of documents by the ids that they had before. It is called once gold names none.
+    """
+
+    def __init__(self, corpus: Corpus, list_renames: Callable[[Corpus], Mapping[str, str]] = lambda corpus: {}) -> None:
+        self._list_renames = partial(list_renames, corpus)
+        self.renamed: dict[str, str] = {}
+        """The ids that gold names documents by, and that these had before."""
         self.ids = {document.id: document for document in corpus.documents}
         self.by_content: dict[tuple[str, str], list[str]] = {}
         self.by_title: dict[str, list[str]] = {}
@@ -98,7 +105,26 @@ class DocumentFinder:
             for ids in names.get(spelling, ())
         )
         distinct = dict.fromkeys(known)
+        if not distinct and (id := self.follow(name)) is not None:
+            return id
         return self._only(name, list(distinct), item)[0]
+
+    def follow(self, name: str) -> str | None:
+        """Return the id of the document that had this id before; None if there is none."""
+        old = find_spelling(name, self._renames)
+        if old is None:
+            return None
+        self.renamed[old] = self._renames[old]
+        return self._renames[old]
+
+    @cached_property
+    def _renames(self) -> Mapping[str, str]:
+        return self._list_renames()
+
+    def describe_renamed(self) -> list[str]:
+        """Return a note on the documents that gold names by the ids that they had before."""
+        pairs = [f"{old} → {id}" for old, id in sorted(self.renamed.items())]
+        return [f"questions name {many(len(pairs), 'renamed document')}: {first_names(pairs)}"] if pairs else []
 
     def either(self, written: str, item: Item) -> list[str]:
         """Return the ids of the documents that `A|B` names, the first of them first; an id may have a `|` itself.
@@ -115,7 +141,8 @@ class DocumentFinder:
 
     def _knows(self, name: str) -> bool:
         tables = (self.ids, self.by_title, self.by_file)
-        return bool(name) and any(find_spelling(name, table) is not None for table in tables)
+        known = any(find_spelling(name, table) is not None for table in tables)
+        return bool(name) and (known or find_spelling(name, self._renames) is not None)
 
     def _only(self, name: str, ids: list[str], item: Item) -> list[str]:
         if len({content(self.ids[id]) for id in ids}) > 1:  # documents of equal text are interchangeable

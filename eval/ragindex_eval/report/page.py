@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from ragindex._util import durable_files
 from ragindex.errors import StoreError
-from ragindex_eval.format import block, many, shown, without_folders
+from ragindex_eval.format import block, count_known, many, shown, without_folders
 from ragindex_eval.report.sections import (
     ablations,
     agreement,
@@ -96,10 +96,8 @@ def render_report(study: Study) -> str:
 
 def _make_chapter(comparison: Comparison, anchor: str) -> _Chapter:
     data = comparison.dataset
-    questions_text = many(data.questions, "question")
-    about = (
-        f"{many(data.documents, 'document')}, {questions_text}, encoder {comparison.encoder}, seed {comparison.seed}"
-    )
+    counts = f"{count_known(data.documents, 'document')}, {many(data.questions, 'question')}"
+    about = f"{counts}, encoder {comparison.encoder}, seed {comparison.seed}"
     parts = _render_parts(_choose_sections(comparison), comparison, f"{anchor}-")
     sentence = state_conclusion(comparison)
     return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))

@@ -212,7 +212,7 @@ def _column_groups(comparison: Comparison) -> list[list[_Column]]:
         _Column("p50\nms", lambda method: method.latency.total.p50, short, LATENCY),
         _Column("p95\nms", lambda method: method.latency.total.p95, short),
         _Column("index\ns", lambda method: method.index_seconds, short),
-        _Column("index\nMB", lambda method: method.index_bytes / 1e6, short),
+        _Column("index\nMB", lambda method: _megabytes(method.index_bytes), short),
     ]
     return [quality, sizes, _cost_columns(comparison)]
 
@@ -220,28 +220,34 @@ def _column_groups(comparison: Comparison) -> list[list[_Column]]:
 def _cost_columns(comparison: Comparison) -> list[_Column]:
     """Return the columns of tokens, money and calls that are not 0 for every method."""
     columns = [
-        _token_column("index\ntokens", lambda method: method.index_usage),
+        _token_column("index\ntokens", lambda method: method.index_tokens, lambda method: method.index_usage),
         _money_column("index\n$", lambda method: method.index_usage, "{:.4f}".format),
         replace(_money_column("spent\n$", lambda method: method.spent, "{:.4f}".format), added=True),
-        _token_column("tokens/\nquestion", lambda method: method.query_usage),
+        _token_column("tokens/\nquestion", lambda method: method.query_tokens, lambda method: method.query_usage),
         _money_column("$/\nquestion", lambda method: method.query_usage, "{:.5f}".format),
         _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
     ]
     shown_methods = (*comparison.methods, *comparison.bounds)
-    return [column for column in columns if any(column.value(method) != 0 for method in shown_methods)]
+    return [column for column in columns if any(_tells(column.value(method), method) for method in shown_methods)]
+
+
+def _tells(cost: float | None, method: MethodResult) -> bool:
+    """Return whether a cost is worth a column: it is not 0, nor unknown because the ranking comes from elsewhere."""
+    return cost != 0 and (method.built or cost is not None)
 
 
 def _has_total(comparison: Comparison) -> bool:
     return comparison.spent.money != 0
 
 
-def _token_column(title: str, usage: Callable[[MethodResult], Usage]) -> _Column:
-    return _Column(
-        title,
-        lambda method: usage(method).input_tokens + usage(method).output_tokens,
-        "{:,.0f}".format,
-        estimated=lambda method: usage(method).estimated,
-    )
+def _token_column(
+    title: str, tokens: Callable[[MethodResult], float | None], usage: Callable[[MethodResult], Usage]
+) -> _Column:
+    return _Column(title, tokens, "{:,.0f}".format, estimated=lambda method: usage(method).estimated)
+
+
+def _megabytes(size: int | None) -> float | None:
+    return None if size is None else size / 1e6
 
 
 def _money_column(title: str, usage: Callable[[MethodResult], Usage], form: Callable[[float], str]) -> _Column:
@@ -299,11 +305,13 @@ def _fact_lines(comparison: Comparison) -> list[str]:
     data = comparison.dataset
     judged = "" if data.judged in (0, data.questions) else f" ({data.judged} with gold)"
     timed = max(method.latency.questions for method in comparison.methods)
+    built = any(method.built for method in comparison.methods)
     return [
-        f"{data.name} ({data.format}): {many(data.documents, 'document')}, {many(data.passages, 'passage')}, "
+        f"{data.name} ({data.format}): {data.describe_size()}, "
         f"{many(data.questions, 'question')}{judged}; k = {', '.join(map(str, comparison.ks))}; "
-        f"metrics in percent{_describe_noise(comparison)}; latency at k = {comparison.ks[-1]} "
-        f"over {many(timed, 'question')}, one by one{_timing_note(comparison)}",
+        f"metrics in percent{_describe_noise(comparison)}"
+        + (f"; latency at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one" if timed or built else "")
+        + _timing_note(comparison),
         f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
         f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *filter(None, [describe_lsa(comparison.encoder, _list_resting(comparison))]),

@@ -151,6 +151,7 @@ def _method(value: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int
         spent=_usage(value["usage"]["spent"]),
         stages=value["usage"]["stages"],
         breakdown=tuple(map(_breakdown, value["breakdown"])),
+        built=value["index"]["seconds"] is not None,
     )
 
 
@@ -172,7 +173,10 @@ def _breakdown(value: Mapping[str, Any]) -> Breakdown:
 
 
 def _usage(value: Mapping[str, Any], seconds: float = 0.0) -> Usage:
-    return Usage(seconds, **{name: value[name] for name in COSTS}, estimated=value.get("estimated", False))
+    known = {
+        name: value[name] for name in COSTS if value[name] is not None or name == "money"
+    }  # unknown tokens are null
+    return Usage(seconds, **known, estimated=value.get("estimated", False))
 
 
 def _answer(line: Mapping[str, Any]) -> MethodAnswer:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from ragindex.index.figures import PartFigures
 from ragindex.types import Position, Query, Step, Usage
 from ragindex_eval.data.gold import Gold
+from ragindex_eval.format import count_known
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.tree_coverage import Coverage
@@ -23,6 +24,7 @@ Interval: TypeAlias = tuple[float, float]
 
 RESULT_SCHEMA = 7
 NO_USAGE = Usage()
+UNKNOWN_USAGE = Usage(money=None)
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
 NAMED, NOT_NAMED = "title named", "no title named"
@@ -127,15 +129,16 @@ NOT_TIMED = Latency(_NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCE
 class DatasetFacts:
     """Size and identity of the dataset. `judged` questions have gold documents; means of metrics are over these.
 
-    `corpus_digest` is a hash of the documents, `questions_digest` of the questions and gold, and `fingerprint` of both.
+    `documents` and `passages` are None if only rankings are known. `corpus_digest` is a hash of the documents,
+    `questions_digest` of the questions and gold, and `fingerprint` of both.
     `questions_file` is the name of the file of questions, "" if they come with the documents. `skipped` files and items
     were left out, for they cannot be read.
     """
 
     name: str
     format: str
-    documents: int
-    passages: int
+    documents: int | None
+    passages: int | None
     questions: int
     judged: int
     fingerprint: str
@@ -143,6 +146,10 @@ class DatasetFacts:
     questions_digest: str = ""
     questions_file: str = ""
     skipped: int = 0
+
+    def describe_size(self) -> str:
+        """Return how many documents and passages there are."""
+        return f"{count_known(self.documents, 'document')}, {count_known(self.passages, 'passage')}"
 
     def to_json(self) -> dict[str, Any]:
         """Convert to a JSON object; `judged` is left out if every question is judged, and what is unknown."""
@@ -169,7 +176,7 @@ class Breakdown:
     ci95: Mapping[str, Interval]
     latency: Percentiles
     usage: Usage
-    calls: float
+    calls: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Convert to one element of the JSON field `breakdown`."""
@@ -181,7 +188,7 @@ class Breakdown:
             "metrics": dict(self.metrics),
             "ci95": intervals,
             "latency_ms": self.latency.to_json(),
-            "usage": {**_usage_to_json(self.usage), "calls": self.calls},
+            "usage": {**_usage_to_json(self.usage, self.calls is not None), "calls": self.calls},
         }
 
 
@@ -244,6 +251,7 @@ class MethodResult:
     - `stages`: how the LLM outputs of this run were parsed (strict, repaired, failed, …), counted by task.
     - `fingerprint`: a hash of everything that the answers depend on.
     - `tokens_to_recall`: how many tokens a reader must be given, by the name of the figure; empty without gold.
+    - `built`: False for rankings that come from elsewhere: what they took to build and to find is unknown.
 
     Money is None if any part of it is unknown, for example for a model without a price.
     """
@@ -262,11 +270,22 @@ class MethodResult:
     spent: Usage = NO_USAGE
     stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     tokens_to_recall: Mapping[str, TokensToRecall] = field(default_factory=dict)
+    built: bool = True
 
     @property
     def index_usage(self) -> Usage:
         """Tokens and money of indexing, as if the method were built alone and nothing were cached."""
-        return sum((part.usage for part in self.parts.values()), NO_USAGE)
+        return sum((part.usage for part in self.parts.values()), NO_USAGE if self.built else UNKNOWN_USAGE)
+
+    @property
+    def index_tokens(self) -> int | None:
+        """Tokens of indexing, in and out; None if they are unknown."""
+        return self.index_usage.input_tokens + self.index_usage.output_tokens if self.built else None
+
+    @property
+    def query_tokens(self) -> float | None:
+        """Mean tokens per question, in and out; None if they are unknown."""
+        return self.query_usage.input_tokens + self.query_usage.output_tokens if self.built else None
 
     @property
     def query_usage(self) -> Usage:
@@ -282,14 +301,14 @@ class MethodResult:
         return reading_costs([one.reading for one in self.final if one.reading is not None])
 
     @property
-    def calls(self) -> float:
-        """Mean number of LLM calls per question."""
-        return sum(answer.calls for answer in self.final) / max(1, len(self.final))
+    def calls(self) -> float | None:
+        """Mean number of LLM calls per question; None if it is unknown."""
+        return None if not self.built else sum(answer.calls for answer in self.final) / max(1, len(self.final))
 
     def costs(self) -> Mapping[str, Mapping[str, float]]:
         """Return the costs of each question by metric and query id: latency_ms, tokens, and money if it is known."""
         paid = {name: {one.query_id: getattr(one.usage, name) for one in self.final} for name in COSTS}
-        known = {name: values for name, values in paid.items() if None not in values.values()}
+        known = {name: values for name, values in paid.items() if self.built and None not in values.values()}
         return {LATENCY: self.latency.per_query, **known}
 
     @property
@@ -304,14 +323,14 @@ class MethodResult:
         return {answer.query_id: answer.error for answer in pairs if answer.error is not None}
 
     @property
-    def index_seconds(self) -> float:
-        """Total seconds of building all parts."""
-        return sum(part.seconds for part in self.parts.values())
+    def index_seconds(self) -> float | None:
+        """Total seconds of building all parts; None if they are unknown."""
+        return sum(part.seconds for part in self.parts.values()) if self.built else None
 
     @property
-    def index_bytes(self) -> int:
-        """Total bytes of all parts on disk."""
-        return sum(part.bytes for part in self.parts.values())
+    def index_bytes(self) -> int | None:
+        """Total bytes of all parts on disk; None if they are unknown."""
+        return sum(part.bytes for part in self.parts.values()) if self.built else None
 
     def to_json(self) -> dict[str, Any]:
         """Convert to one element of the JSON field `methods`."""
@@ -328,9 +347,9 @@ class MethodResult:
             "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
             "unanswered": len(self.failures),
             "usage": {
-                "index": _usage_to_json(self.index_usage),
+                "index": _usage_to_json(self.index_usage, self.built),
                 "spent": _usage_to_json(self.spent),
-                "query": {**_usage_to_json(self.query_usage), "calls": self.calls},
+                "query": {**_usage_to_json(self.query_usage, self.built), "calls": self.calls},
                 "stages": {task: dict(counts) for task, counts in self.stages.items()},
                 **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
             },
@@ -373,9 +392,9 @@ def _first_reason(method: MethodResult) -> str:
     return next(iter([*method.failures.values(), *unread]), "").rstrip(".")[:300]
 
 
-def _usage_to_json(usage: Usage) -> dict[str, float | None]:
-    """Convert usage to a JSON object; money is null if it is unknown."""
-    return {**{name: getattr(usage, name) for name in COSTS}, "estimated": usage.estimated}
+def _usage_to_json(usage: Usage, known: bool = True) -> dict[str, float | None]:
+    """Convert usage to a JSON object; money is null if it is unknown, and so are tokens of which nothing is `known`."""
+    return {**{name: getattr(usage, name) if known else None for name in COSTS}, "estimated": usage.estimated}
 
 
 @dataclass(frozen=True, slots=True)

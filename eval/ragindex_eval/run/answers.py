@@ -7,7 +7,7 @@ Answers and latency are saved in the folder `runs` of the index, under a hash of
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragindex._util import canonical
@@ -21,7 +21,7 @@ from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
 from ragindex.types import Query
-from ragindex_eval.results.model import MethodAnswer
+from ragindex_eval.results.model import UNKNOWN_USAGE, MethodAnswer
 from ragindex_eval.run import latency
 from ragindex_eval.run.answers_file import (
     EarlierAnswers,
@@ -32,6 +32,7 @@ from ragindex_eval.run.answers_file import (
 )
 from ragindex_eval.run.ask import answer_all, batching_for, without_own_documents
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.functions import FunctionMethod
 from ragindex_eval.run.latency import LazyRetriever, Timing
 from ragindex_eval.run.plan import LeftOut, Method
 from ragindex_eval.run.read_answers import AnswerReader
@@ -120,7 +121,8 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
         asked_at = ks if scheme.depends_on_k(ks[-1]) else ks[-1:]
         readers = {k: experiment.reader if k == ks[-1] else None for k in asked_at}
         files = {k: answers_folder(index, scheme) / answers_name(k, reader) for k, reader in readers.items()}
-        again = {k for k, path in files.items() if experiment.fresh and path not in done}
+        renewed = experiment.fresh or isinstance(scheme, FunctionMethod)  # nothing says what a function depends on
+        again = {k for k, path in files.items() if renewed and path not in done}
         earlier = [earlier_answers(path, keys) for k, path in files.items() if k not in again and path not in done]
         retriever, folder = LazyRetriever(scheme, index), index.folder / "runs" / fingerprint
         for k in again:  # latencies of earlier runs are not reused either
@@ -130,6 +132,8 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
             k: ask_method(experiment, method.label, scheme, queries, k, traced, reader, fresh=k in again)
             for k, reader in readers.items()
         }
+        if isinstance(scheme, FunctionMethod):
+            answers = {k: tuple(replace(one, usage=UNKNOWN_USAGE) for one in of_k) for k, of_k in answers.items()}
     return Answers(
         method.label,
         scheme,

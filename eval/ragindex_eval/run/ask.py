@@ -45,6 +45,7 @@ from ragindex_eval.format import many
 from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.reader_results import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, delete_answers, find_answers
+from ragindex_eval.run.functions import FunctionMethod
 
 _log = logging.getLogger(__name__)
 _THREADS = min(4, available_cores())
@@ -80,6 +81,8 @@ def batching_for(index: Index, scheme: Scheme) -> Batching:
     The costs of a batch are shared, so that only questions asked one by one have costs of their own. A question that
     waits for a model uses no core: as many are asked at once as keep the model's requests in flight.
     """
+    if isinstance(scheme, FunctionMethod):  # which may not bear several threads
+        return Batching(1, 1)
     if not tasks_of(scheme):
         return Batching(1) if asks_service(scheme) else _IN_BATCHES
     return Batching(1, max(_THREADS, threads_for(index.model.plugin.requests_at_once())))
@@ -131,6 +134,7 @@ def answer_all(
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)
             advance(len(batch))
+            ledger.count_asked(label, len(batch), len(todo))
     return tuple(answers[query.id] for query in queries)
 
 

@@ -30,6 +30,7 @@ from ragindex_eval.results.model import (
 from ragindex_eval.results.reader_results import ReaderFacts
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
+from ragindex_eval.run.functions import FunctionMethod
 from ragindex_eval.run.latency import MethodTimes
 from ragindex_eval.run.notes import find_naming_questions, find_near_gold, list_notes, list_qa_models, list_titles
 from ragindex_eval.run.plan import Plan
@@ -70,7 +71,7 @@ def make_result(
     described = registry.describe(answers.scheme)
     tallies = [answers.paid, *timed.paid]
     return MethodResult(
-        name=described["name"],
+        name=answers.scheme.name if isinstance(answers.scheme, FunctionMethod) else described["name"],
         label=method.label,
         params=described["params"],
         fingerprint=answers.fingerprint,
@@ -82,6 +83,7 @@ def make_result(
         spent=replace(sum((tally.spent for tally in tallies), NO_USAGE), seconds=answers.seconds),
         stages=_add_stages(tallies),
         tokens_to_recall=tokens or {},
+        built=not isinstance(answers.scheme, FunctionMethod),
     )
 
 

@@ -66,7 +66,7 @@ def _rate_building(comparison: Comparison) -> float:
     vectors = max(
         (method.parts["vectors"].seconds for method in comparison.methods if "vectors" in method.parts), default=0.0
     )
-    return _SECONDS + _ENCODINGS * vectors + _SECONDS_PER_PASSAGE * comparison.dataset.passages
+    return _SECONDS + _ENCODINGS * vectors + _SECONDS_PER_PASSAGE * (comparison.dataset.passages or 0)
 
 
 def _rate_asking(comparison: Comparison) -> float:
@@ -77,7 +77,7 @@ def _rate_asking(comparison: Comparison) -> float:
 
 def _describe_memory(held: int, comparisons: Sequence[Comparison]) -> str:
     """Return the memory, to one decimal of a GB, for the largest of the corpora."""
-    passages = max(comparison.dataset.passages for comparison in comparisons)
+    passages = max(comparison.dataset.passages or 0 for comparison in comparisons)
     local = any(comparison.encoder.startswith("sentence-transformers") for comparison in comparisons)
     fixed, each = _BYTES_OF_MODEL if local else _BYTES
     return f"{(held + fixed + each * passages) / 1e9:.1f} GB of memory"

@@ -53,7 +53,8 @@ class Experiment:
 def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = None) -> Dataset:
     """Load the documents and questions that the settings of one comparison name; the seed draws the questions.
 
-    Where they do not say how files are read, an index that is named reads its source as it did before.
+    Where they do not say how files are read, an index that is named reads its source as it did before. Questions may
+    name documents by ids that these had before in the folder `index`, by default that of the dataset.
     """
     selection, manifest = settings.selected_files(), None if index is None else read_manifest(index)
     if manifest is not None and selection == FileSelection() and settings.data is not None:
@@ -67,7 +68,17 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
         selection=selection,
         limit=settings.limit,
         seed=seed or 0,
+        list_renames=partial(_list_renames, index),
     )
+
+
+def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:
+    """Return the ids of documents by those that they had before in the index of a comparison, if there is one."""
+    folder = folder or default_index(corpus.name)
+    if read_manifest(folder) is None:
+        return {}
+    with Index.open(folder, read_only=True) as index:
+        return index.renames(corpus)
 
 
 @contextmanager
@@ -142,6 +153,8 @@ def _announce_leaving(index: Index, removals: Removals) -> None:
 
     Raises UsageError if they are so many that a source may be incomplete.
     """
+    if removals.renamed == len(removals.ids):
+        return
     leave = many(len(removals.ids), "document leaves", "documents leave")
     if removals.suspicious:
         raise UsageError(
@@ -161,7 +174,7 @@ def _announce_leaving(index: Index, removals: Removals) -> None:
 
 def _warn_of_changes(index: Index, changed: DocumentChanges) -> None:
     """Say how the documents of an index that had some have changed: another command may have left files out."""
-    if changed.changed or changed.removed or (changed.added and changed.unchanged):
+    if changed.changed or changed.removed or changed.renamed or (changed.added and changed.unchanged):
         _log.warning("the documents of %s were others until now: %s", index.folder, format_changes(changed))
 
 
@@ -172,5 +185,10 @@ def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
     return datasets.add_questions(
-        corpus, settings.questions, skip_bad=settings.skip_bad, limit=settings.limit, seed=index.seed
+        corpus,
+        settings.questions,
+        skip_bad=settings.skip_bad,
+        limit=settings.limit,
+        seed=index.seed,
+        list_renames=index.renames,
     )

@@ -51,6 +51,7 @@ def list_notes(
         *describe_own_documents(dataset.gold),  # first, so that no list of notes is cut before it
         *filter(None, [note_of_earlier(earlier)]),
         *_price_notes(index, [*ranked, *failed], methods),
+        *_elsewhere_notes([*ranked, *failed]),
         *_naming_notes(len(find_naming_questions(dataset)), _count_judged(dataset)),
         *_fitted_notes(dataset, compared),
         *filter(None, [describe_old_fit(index, schemes, [query.text for query in dataset.queries])]),
@@ -94,7 +95,7 @@ def list_titles(dataset: Dataset) -> Mapping[str, str]:
 
 
 def _price_notes(index: Index, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
-    unknown = [result.label for result in results if _is_money_unknown(result)]
+    unknown = [result.label for result in results if result.built and _is_money_unknown(result)]
     if not unknown:
         return []
     reads = any(answer.reading is not None for result in results for answer in result.final)
@@ -102,6 +103,12 @@ def _price_notes(index: Index, results: Sequence[MethodResult], methods: Sequenc
     who = " and ".join(names) or "a model"
     advice = "set it in a price file named by RAGINDEX_PRICES; calls that are already made keep an unknown cost"
     return [f"no price of {who} is known, so the cost of {', '.join(unknown)} is unknown: {advice}"]
+
+
+def _elsewhere_notes(results: Sequence[MethodResult]) -> list[str]:
+    """Return a note on methods that were not built here; [] if all were."""
+    labels = [result.label for result in results if not result.built]
+    return [f"what {', '.join(labels)} took to build, and what it pays, is unknown"] if labels else []
 
 
 def _is_money_unknown(result: MethodResult) -> bool:

@@ -14,6 +14,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
 from ragindex_eval.data.published import require_published_data
+from ragindex_eval.run.functions import FunctionMethod, is_function
 from ragindex_eval.run.settings import ALL, QUICK, CompareSettings
 
 NEEDS_ADDRESS = ("http",)
@@ -78,8 +79,8 @@ def choose_methods(methods: Sequence[PluginSpec] | None) -> tuple[list[Method], 
     """Create the requested methods, or those of QUICK, and return them with those left out.
 
     ALL among `methods` stands for all of `list_all`. Only methods that were not requested by name are ever left
-    out. A mapping {name, label, params} may set the label. Raises UsageError if `methods` is empty, a method or label
-    is invalid, or two labels are equal.
+    out. A mapping {name, label, params} may set the label. A function is a method with its own name. Raises UsageError
+    if `methods` is empty, a method or label is invalid, or two labels are equal.
     """
     if methods is None:
         return _choose_registered(QUICK)
@@ -90,6 +91,9 @@ def choose_methods(methods: Sequence[PluginSpec] | None) -> tuple[list[Method], 
         if written in (ALL, Spec(ALL)):
             registered, left_out = _choose_registered(list_all())
             chosen += registered
+        elif is_function(written):
+            function = FunctionMethod.of(written)
+            chosen.append(Method(function.name, function, True))
         else:
             scheme = require_working(registry.scheme(written))
             chosen.append(Method(_read_label(written), scheme, True))

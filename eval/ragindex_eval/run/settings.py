@@ -36,6 +36,7 @@ from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import shown
+from ragindex_eval.run.functions import is_function
 
 QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
 """The methods that are compared if none is named: they ask no language model and read no triples."""
@@ -56,6 +57,12 @@ _Plugin: TypeAlias = Annotated[Any, PlainValidator(_require_plugin)]
 """A plugin as it is written, or made already."""
 
 
+def _require_method(value: Any) -> Any:
+    return value if is_function(value) else _require_plugin(value)
+
+
+_Method: TypeAlias = Annotated[Any, PlainValidator(_require_method)]
+"""A method as it is written or made already, or a function."""
 _Rows: TypeAlias = Annotated[Rows | None, BeforeValidator(parse_rows)]
 
 
@@ -117,7 +124,7 @@ class DataSettings(_Settings):
 class MethodSettings(_Settings):
     """Methods to compare."""
 
-    methods: str | list[_Plugin] | None = _field(
+    methods: str | list[_Method] | None = _field(
         "a,b", f"The methods, as bm25,hybrid(depth=50), or {ALL}. Default: {', '.join(QUICK)}."
     )
     with_rerank: bool = _field(None, "Compare each method with the same method reranked.", default=False)

@@ -154,6 +154,8 @@ def _format_costs(method: MethodResult) -> str:
     """Format what a question costs, and the index."""
     p50 = method.latency.total.p50
     per_question = [*([] if p50 is None else [f"{short(p50)} ms"]), *_format_usage(method.query_usage, ".5f")]
+    if method.index_bytes is None:
+        return join_names(per_question) if p50 is None else f"{short(p50)} ms a question, and an unknown sum"
     built = [f"{short(method.index_bytes / 1e6)} MB", *_format_usage(method.index_usage, ".4f")]
     return (
         f"{join_names(per_question)} a question, and {join_names(built)} for its index"

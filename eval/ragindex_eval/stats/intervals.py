@@ -59,9 +59,9 @@ def log_odds_interval(estimate: float, variance: float, residuals: SampleArray, 
     correction. If all are equal, they have no variance to tell. Then the interval reaches as far on either side as the
     share of other questions that may differ (Clopper and Pearson 1934).
     """
-    from scipy import special, stats  # takes a second to import
+    from scipy import special  # takes a second to import
 
-    half = float(stats.t.ppf(1 - level / 2, len(residuals) - 1)) * math.sqrt(variance) if variance > 0 else 0.0
+    half = float(special.stdtrit(len(residuals) - 1, 1 - level / 2)) * math.sqrt(variance) if variance > 0 else 0.0
     if np.ptp(residuals) < _EQUAL:
         half += 1 - (level / 2) ** (1 / len(residuals))
     elif 0 < estimate < 1:

@@ -66,8 +66,8 @@ class LanceStore(Store):
             if self.version(name) is not None:
                 collection = LanceCollection(self.database, name)
             else:
-                wait(self.database.connection.create_table(name, schema=arrow_schema(schema)))
-                collection = LanceCollection(self.database, name)
+                table = wait(self.database.connection.create_table(name, schema=arrow_schema(schema)))
+                collection = LanceCollection(self.database, name, _opened=table)
             stored = collection.schema
         require_schema(name, stored, schema)
         return collection

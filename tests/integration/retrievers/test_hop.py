@@ -21,6 +21,7 @@ SETTINGS = (
     {"bridges": 20, "names": 2},
     {"kept": 0},
     {"kept": 4, "weight": 5.0},
+    {"weight": 2.0},
     {"weight": 0.0},
     {"depth": 3},
 )

@@ -35,7 +35,7 @@ def render_reproduction(comparison: Comparison) -> Reproduction:
     judged = "" if data.judged == data.questions else f", {data.judged:,} with gold"
     timed = max((method.latency.questions for method in comparison.methods), default=0)
     facts = {
-        "data": f"{data.name} ({data.format}): {many(data.documents, 'document')}, {many(data.passages, 'passage')}",
+        "data": f"{data.name} ({data.format}): {data.describe_size()}",
         "questions": f"{data.questions:,}{judged}",
         "k": ", ".join(map(str, comparison.ks)),
         "encoder": comparison.encoder,

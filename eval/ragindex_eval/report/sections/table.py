@@ -214,16 +214,16 @@ _COST_COLUMNS = (
     ),
     _CostColumn(
         Column("index s", "seconds of building the index, as if this method were built alone"),
-        lambda method, fastest: MetricCell(short(method.index_seconds)),
+        lambda method, fastest: MetricCell("–" if method.index_seconds is None else short(method.index_seconds)),
     ),
     _CostColumn(
         Column("index MB", "megabytes of the index on disk"),
-        lambda method, fastest: MetricCell(short(method.index_bytes / 1e6)),
+        lambda method, fastest: MetricCell("–" if method.index_bytes is None else short(method.index_bytes / 1e6)),
     ),
     _optional_cost(
         "index tokens",
         "tokens of building the index, in and out, as if this method were built alone (~: estimated)",
-        lambda method: method.index_usage.input_tokens + method.index_usage.output_tokens,
+        lambda method: method.index_tokens,
         "{:,.0f}".format,
         lambda method: method.index_usage.estimated,
     ),
@@ -244,7 +244,7 @@ _COST_COLUMNS = (
     _optional_cost(
         "tokens a question",
         "tokens of finding, in and out: the mean (~: estimated)",
-        lambda method: method.query_usage.input_tokens + method.query_usage.output_tokens,
+        lambda method: method.query_tokens,
         "{:,.0f}".format,
         lambda method: method.query_usage.estimated,
     ),

@@ -99,3 +99,15 @@ def test_answers_of_other_settings_are_announced_and_kept_on_demand(till: Till) 
     kept = ragindex(*cooler, "--reuse-answers")
     assert kept.code == 0, kept.err
     assert [each.path for each in till.server.requests if "chat" in each.path] == []
+
+
+def test_a_sample_asks_first(till: Till) -> None:
+    """What it pays for is a part of what it estimates."""
+    sampling = ("estimate", "notes", "--methods", "dense(over=topics)", "--llm", "openai:small", "--sample", "3")
+    refused = ragindex(*sampling, "--json", "-")
+    assert (refused.code, till.server.requests) == (2, [])
+    assert "add --yes, or --budget DOLLARS." in refused.err
+    done = ragindex(*sampling, "--json", "-", "--yes")
+    assert done.code == 0, done.err
+    assert len(till.server.requests) == 3
+    assert done.json["spent"]["money"] == pytest.approx(till.money)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import typer
 from command_line import ragindex
-from till import PAID, Till, billing, open_desk
+from till import PAID, SAID, Till, billing, open_desk
 
+from ragindex.accounting import ledger
 from ragindex.cli.approval import Approval, approve
 from ragindex.cli.console import ask_consent
 from ragindex.counting import NoEstimateError
@@ -87,6 +88,24 @@ def test_a_dry_run_ends_after_the_estimate(till: Till) -> None:
     assert "Estimate: about $" in shown.out
 
 
+def test_what_is_paid_corrects_the_estimate_while_the_command_runs(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers are many times as long as estimated, and the total that is shown follows them."""
+    monkeypatch.setattr(till.server, "count", lambda text: 400)
+    totals = list[float | None]()
+    record = ledger.Tally._add
+
+    def note(tally: ledger.Tally, entry: ledger.CallRecord) -> None:
+        record(tally, entry)
+        totals.append(tally.project())
+
+    monkeypatch.setattr(ledger.Tally, "_add", note)
+    done = ragindex(*INDEX, "--yes", "--json", "-")
+    assert done.code == 0, done.err
+    shown = [total for total in totals if total is not None]
+    assert shown == sorted(shown)
+    assert 0 < shown[0] < shown[-1] == pytest.approx(done.json["spent"]["money"], rel=0.01)
+
+
 def test_without_a_price_tokens_are_shown_and_nothing_is_asked(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAGINDEX_PRICES")
     done = ragindex(*INDEX)
@@ -132,6 +151,37 @@ def test_a_refit_is_estimated_with_the_summaries_that_follow_it(till: Till, monk
     assert 0.5 * asked <= estimated["summary"] <= 1.5 * asked
     again = ragindex("index", "--index", "i", "--dry-run", "--json", "-")
     assert again.json["estimate"]["tasks"] == []
+
+
+@pytest.mark.parametrize("command", ["search", "ask"])
+def test_a_question_stops_at_what_nobody_agreed_to(till: Till, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """Rounds of agents are not known before: what is paid is counted, and a retry begins with what was paid for."""
+    till.server.write = lambda body: json.dumps({**SAID, "thought": "It has to be found who is meant."})
+    ircot = (command, "Which hill is highest?", "--index", "i", "--method", "ircot", "--llm", "openai:small")
+    assert ragindex("index", "notes", "--index", "i", "--methods", "ircot").code == 0
+    bound = 0.001 * 40 + 0.003 * 500  # about what one thought may cost
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", str(bound))
+    stopped = ragindex(*ircot)
+    assert stopped.code == 9
+    assert f"error: This question may cost more than ${bound:g} (RAGINDEX_CONFIRM_ABOVE): $" in stopped.err
+    assert "To go on, add --yes, or --budget DOLLARS." in stopped.err
+    assert till.money <= bound
+    first = len(till.server.requests)
+    for answer in (("--yes",), ("--budget", "100")):
+        assert ragindex(*ircot, *answer).code == 0
+    bodies = [json.dumps(received.body) for received in till.server.requests]
+    assert len(bodies) == len(set(bodies)) > first
+
+
+def test_a_question_to_a_model_without_a_price_is_not_limited(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0")
+    assert ragindex("index", "notes", "--index", "i", "--methods", "bm25").code == 0
+    asked = ("ask", "Which hill is highest?", "--index", "i", "--method", "bm25", "--llm", "openai:small")
+    assert ragindex(*asked).code == 9
+    assert till.server.requests == []
+    monkeypatch.delenv("RAGINDEX_PRICES")
+    assert ragindex(*asked).code == 0
+    assert len(till.server.requests) == 1
 
 
 COOLER = ("--llm", "openai(model=small, temperature=0.2)")

@@ -62,6 +62,7 @@ def test_an_update_reports_what_it_did(desk: Path) -> None:
             "added": ["new.md"],
             "changed": ["hill.md"],
             "removed": ["quill.txt"],
+            "renamed": {},
             "kept": [],
             "unchanged": 2,
             "reread": 0,

@@ -238,7 +238,7 @@ def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, works
     assert held(workspace) == {"index.md": "of a", "b/index.md": "of b"}
     (tmp_path / "two" / "a" / "index.md").rename(tmp_path / "two" / "a" / "other.md")
     changed = workspace.replace(read(tmp_path / "two" / "a"))
-    assert (changed.new, changed.gone) == (("other.md",), ("index.md",))
+    assert (changed.renamed, changed.new, changed.gone) == ((("index.md", "other.md"),), (), ())
     assert held(workspace) == {"other.md": "of a", "b/index.md": "of b"}
 
 

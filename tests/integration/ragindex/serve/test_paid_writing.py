@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -214,7 +213,7 @@ def test_killed_process_has_reported_what_it_paid(folder: Path, till: Till) -> N
         process = find_sync()
         assert process is not None
         os.kill(process, signal.SIGKILL)
-        time.sleep(0.6)  # what was in flight is answered, to nobody
+        wait_until(lambda: not till.server.in_flight)  # it is answered, to nobody
         paid, in_flight = till.money, 20 * TOKEN
         assert paid - in_flight - 1e-9 <= count(server, "dollars", "writer") <= paid + 1e-9
         till.server.choose = lambda received, earlier: None

@@ -1,0 +1,73 @@
+"""Judged questions and gates that name a document by the id that it had before go on with its new one, and say so."""
+
+from pathlib import Path
+
+import pytest
+from command_line import ragindex
+
+SUBJECTS = ("granite", "lantern", "meadow", "violin", "orchard", "chapel", "ferry", "harbour")
+NOTE = "questions name 1 renamed document: granite.md → stone.md"
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for subject in SUBJECTS:
+        (folder / f"{subject}.md").write_text(f"# The {subject}\n\nThe {subject} is near the old town.\n\nIt is known.")
+    rows = "".join(f"Where is the {subject}?,,{subject}.md\n" for subject in SUBJECTS)
+    (tmp_path / "questions.csv").write_text(f"question,answer,documents\n{rows}")
+    return folder
+
+
+OUT = ("--out", "results")
+ASKED = (
+    "pages",
+    "--questions",
+    "questions.csv",
+    "--methods",
+    "bm25",
+    "--index",
+    "w",
+    "--json",
+    "-",
+    "--out",
+    "results",
+)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_questions_follow_renamed_documents(indexed: bool, pages: Path) -> None:
+    """Whether an update has seen the new name before, or the comparison itself finds it."""
+    assert ragindex("compare", *ASKED).code == 0
+    (pages / "granite.md").rename(pages / "stone.md")
+    if indexed:
+        report = ragindex("index", "pages", "--index", "w").out
+        assert "1 document renamed (granite.md → stone.md)" in report
+    done = ragindex("compare", *ASKED)
+    assert done.code == 0
+    assert NOTE in done.json["notes"]
+    (method,) = done.json["methods"]
+    assert method["metrics"]["R@5"] == 1.0
+    own = ragindex("compare", *ASKED[1:])
+    assert (own.code, NOTE in own.json["notes"]) == (0, True)
+
+
+def test_new_file_under_the_old_name_takes_the_id(pages: Path) -> None:
+    ragindex("compare", *ASKED)
+    (pages / "granite.md").rename(pages / "stone.md")
+    ragindex("index", "pages", "--index", "w")
+    (pages / "granite.md").write_text("# Another page\n\nIt has nothing of the one before.")
+    done = ragindex("compare", *ASKED)
+    assert (done.code, NOTE in done.json["notes"]) == (0, False)
+
+
+def test_gate_follows_renamed_documents(pages: Path) -> None:
+    assert ragindex("compare", *ASKED).code == 0
+    (pages / "granite.md").rename(pages / "stone.md")
+    gate = ("gate", "bm25", "--against", "results", "--data", "pages", "--questions", "questions.csv", "--index", "w")
+    done = ragindex(*gate)
+    assert done.code == 0, done.err
+    assert done.out.startswith("PASS: ")
+    assert "Gold documents of the saved results were renamed: granite.md → stone.md" in done.err

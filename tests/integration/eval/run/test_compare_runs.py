@@ -1,0 +1,170 @@
+"""Rankings in files, compared without an index: trec_eval's own test files, and made ones."""
+
+import gzip
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import ir_measures
+import pytest
+from command_line import ragindex
+
+from ragindex_eval.data.run_files import read_run
+from ragindex_eval.results.load import load_results
+from ragindex_eval.results.model import Comparison
+from ragindex_eval.run.compare_runs import compare_runs
+from ragindex_eval.run.settings import MeasureSettings
+
+FILES = Path(__file__).parents[3] / "support" / "trec_eval"
+KS = (1, 5, 10, 20, 100)
+NAMES = [ir_measures.parse_measure(f"{name}@{k}") for name in ("R", "Success", "nDCG") for k in KS]
+
+
+def unpack(folder: Path, *names: str) -> list[Path]:
+    for name in names:
+        (folder / name).write_bytes(gzip.decompress((FILES / f"{name}.gz").read_bytes()))
+    return [folder / name for name in names]
+
+
+def require_equal(comparison: Comparison, label: str, qrels: Iterable[ir_measures.Qrel], run: Path) -> None:
+    """Check means and every question against ir_measures, to 12 digits.
+
+    ir_measures has RR without a cutoff from trec_eval; with a cutoff it breaks ties otherwise than trec_eval.
+    """
+    judgements = list(qrels)
+    lines = (line.split() for line in run.read_text().splitlines())
+    scored = [ir_measures.ScoredDoc(fields[0], fields[2], float(fields[4])) for fields in lines if fields]
+    method = comparison.method(label)
+    for measure, expected in ir_measures.calc_aggregate(NAMES, judgements, scored).items():
+        assert method.metrics[str(measure)] == pytest.approx(expected, rel=1e-12, abs=1e-12), measure
+    for metric in ir_measures.iter_calc(NAMES, judgements, scored):
+        value = method.per_query[metric.query_id][str(metric.measure)]
+        assert value == pytest.approx(metric.value, rel=1e-12, abs=1e-12), metric
+    for metric in ir_measures.iter_calc([ir_measures.RR], judgements, scored):
+        for k in KS:
+            expected = metric.value if metric.value >= 1 / k - 1e-15 else 0.0
+            assert method.per_query[metric.query_id][f"RR@{k}"] == pytest.approx(expected, rel=1e-12), metric
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run"),
+    [
+        ("qrels.test", "results.test"),
+        ("qrels.test", "results.trunc"),
+        ("qrels.rel_level", "results.test"),
+        ("qrels-302.test", "results-302.test"),
+    ],
+)
+def test_figures_of_the_files_of_trec_eval(tmp_path: Path, qrels: str, run: str) -> None:
+    judged, ranked = unpack(tmp_path, qrels, run)
+    comparison = compare_runs([ranked], judged, MeasureSettings(k=KS))
+    require_equal(comparison, read_run(ranked).name, ir_measures.read_trec_qrels(str(judged)), ranked)
+    packed = compare_runs([FILES / f"{run}.gz"], FILES / f"{qrels}.gz", MeasureSettings(k=KS))
+    assert packed.methods[0].metrics == comparison.methods[0].metrics
+
+
+def test_figures_that_trec_eval_prints(tmp_path: Path) -> None:
+    """Those of its own expected output, `out.test.a`, for the first of its files."""
+    judged, ranked = unpack(tmp_path, "qrels.test", "results.test")
+    method = compare_runs([ranked], judged, MeasureSettings(k=KS)).methods[0]
+    printed = {"R@5": 0.0173, "R@10": 0.0317, "R@20": 0.1061, "nDCG@10": 0.3016, "nDCG@100": 0.3916}
+    assert {name: round(method.metrics[name], 4) for name in printed} == printed
+
+
+def test_ties_missing_queries_and_grades(tmp_path: Path) -> None:
+    draw = random.Random(5)
+    documents = [f"d{number}" for number in range(40)]
+    lines, judgements = [], []
+    for number in range(60):
+        query = f"q{number}"
+        judged = draw.sample(documents, 8)
+        judgements += [f"{query} 0 {document} {draw.choice((-2, -1, 0, 1, 2, 3))}" for document in judged]
+        if number % 7:  # some queries have no ranking
+            ranked = draw.sample(documents, 25)
+            lines += [f"{query} Q0 {document} 0 {draw.choice((0.1, 0.2, 0.3, 1e-9))} tag" for document in ranked]
+    lines.append("q999 Q0 d1 1 1.0 tag")
+    run, qrels = tmp_path / "made.trec", tmp_path / "qrels.trec"
+    run.write_text("\n".join(lines))
+    qrels.write_text("\n".join(judgements))
+    comparison = compare_runs([run], qrels, MeasureSettings(k=KS))
+    require_equal(comparison, "made", ir_measures.read_trec_qrels(str(qrels)), run)
+    notes = " | ".join(comparison.notes)
+    assert "made lacks 9 judged questions: each scores 0" in notes
+    assert "made ranks for 1 question without judgements, which are left out" in notes
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    queries = range(40)
+    Path("qrels.trec").write_text("".join(f"q{n} 0 gold{n} 1\n" for n in queries))
+    Path("a.trec").write_text("".join(f"q{n} Q0 gold{n} 1 2.0 a\nq{n} Q0 q{n} 2 1.0 a\n" for n in queries))
+    Path("b.trec").write_text("".join(f"q{n} Q0 q{n} 1 2.0 b\nq{n} Q0 gold{n} 2 1.0 b\n" for n in queries))
+    return tmp_path
+
+
+def test_command_compares_tests_and_reports_rankings(files: Path) -> None:
+    arguments = ("compare", "--run", "b.trec", "--run", "a.trec", "--qrels", "qrels.trec", "--k", "1,2")
+    done = ragindex(*arguments, "--json", "-", "--out", "out")
+    first, second = done.json["methods"]
+    assert (first["label"], first["metrics"]["R@1"], second["metrics"]["R@1"]) == ("a", 1.0, 0.0)
+    (pair,) = [pair for pair in done.json["pairs"] if pair["metric"] == "R@1"]
+    assert pair["p"] < 0.001
+    unknown = {"input_tokens": None, "output_tokens": None, "money": None, "estimated": False}
+    assert first["usage"]["index"] == unknown
+    assert first["usage"]["query"] == {**unknown, "calls": None}
+    assert (first["index"]["seconds"], first["index"]["bytes"], first["latency_ms"]["p50"]) == (None, None, None)
+    assert (done.json["dataset"]["documents"], done.json["dataset"]["questions"]) == (None, 40)
+    assert any("80 hits are of a document with the question's own id, and count" in note for note in done.json["notes"])
+    page = Path("out/report.html").read_text()
+    assert "documents unknown" in page
+    assert load_results(Path("out")).comparisons[0].to_json() == done.json
+    printed = ragindex(*arguments, "--out", "out").out
+    assert "latency" not in printed
+    assert "$" not in printed
+    assert ragindex("report", "out").code == 0
+    table = ragindex("results", "out", "--question", "q3")
+    assert "gold3" in table.out
+
+
+def test_hits_with_the_id_of_the_question(files: Path) -> None:
+    arguments = ("compare", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out", "--json", "-")
+    assert ragindex(*arguments).json["methods"][0]["metrics"]["R@1"] == 0.0
+    ignoring = ragindex(*arguments, "--ignore-identical-ids")
+    assert ignoring.json["methods"][0]["metrics"]["R@1"] == 1.0
+    assert (
+        "hits of a document with the question's own id are left out, as BEIR's evaluation does"
+        in ignoring.json["notes"]
+    )
+
+
+def test_gate_of_saved_rankings(files: Path) -> None:
+    ragindex("compare", "--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    passed = ragindex("gate", "out:a", "--against", "out:b", "--metric", "R@1")
+    assert (passed.code, passed.out.startswith("PASS")) == (0, True)
+    assert ragindex("gate", "out:b", "--against", "out:a", "--metric", "R@1").code == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--run", "a.trec"], "--run needs the judgements that score the rankings: --qrels FILE"),
+        (["--qrels", "qrels.trec", "notes"], "Name them: --run FILE"),
+        (["--run", "a.trec", "--qrels", "qrels.trec", "--methods", "bm25"], "so leave out --methods."),
+        (["--run", "a.trec", "--run", "other/a.trec", "--qrels", "qrels.trec"], "Two runs are called 'a'"),
+        (["--run", "none.trec", "--qrels", "qrels.trec"], "none.trec"),
+    ],
+)
+def test_wrong_use(files: Path, arguments: list[str], message: str) -> None:
+    Path("other").mkdir()
+    Path("other/a.trec").write_bytes(Path("a.trec").read_bytes())
+    done = ragindex("compare", *arguments)
+    assert done.code in (2, 3)
+    assert message in done.err
+
+
+def test_threshold_of_rankings(files: Path) -> None:
+    arguments = ("compare", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    assert ragindex(*arguments, "--fail-below", "b:R@1=0.5").code == 8
+    assert json.loads(Path("out/comparison.json").read_text())["asked"] == ["b"]

@@ -1,0 +1,157 @@
+"""Documents under another id: they are reported as renamed, cost nothing again, and their old ids lead to them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import ragindex
+from till import PAID, billing, open_desk
+
+import ragindex as library
+from ragindex.encoders.lsa import LsaEncoder
+from ragindex.index.index import Index
+from ragindex.index.renames import find_renames, read_renames
+from ragindex.types import Document
+
+LINES = [f"Line {number} of the guide to harbour {number * 7}." for number in range(40)]
+
+
+def write_pages(folder: Path, names: Sequence[str]) -> None:
+    folder.mkdir(exist_ok=True)
+    for number, name in enumerate(names):
+        text = "\n\n".join(LINES[number : number + 20])
+        (folder / name).write_text(f"# Guide {number}\n\n{text}\n\nIsland {number} has a light of its own.\n")
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    write_pages(tmp_path / "pages", [f"page{number}.md" for number in range(12)])
+    return tmp_path / "pages"
+
+
+@pytest.mark.parametrize(
+    ("changed", "renamed"),
+    [(0, True), (2, True), (3, False)],  # of 20 lines
+)
+def test_nine_tenths_of_the_lines(changed: int, renamed: bool) -> None:
+    old = Document("old", "Guide", "\n".join(LINES[:20]))
+    new = Document("new", "Another title", "\n".join([*LINES[changed:20], *LINES[30 : 30 + changed]]))
+    assert find_renames([old], [new]) == ({"old": "new"} if renamed else {})
+
+
+def test_equal_and_similar_documents_are_paired_once() -> None:
+    text = "\n".join(LINES[:20])
+    near = "\n".join([*LINES[1:20], "Other."])
+    gone = [Document("a/x", "", text), Document("a/y", "", text), Document("a/z", "", near)]
+    new = [
+        Document("b/y", "", text),
+        Document("b/x", "", text),
+        Document("b/w", "", "\n".join([*LINES[1:20], "More."])),
+    ]
+    assert find_renames(gone, new) == {"a/x": "b/x", "a/y": "b/y", "a/z": "b/w"}
+    assert find_renames(gone, new[:1]) == {"a/y": "b/y"}
+    assert find_renames(gone, []) == {}
+
+
+def test_all_files_renamed_encode_nothing(pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their titles are part of them. One that loses a line of twenty is renamed too, and its passages are encoded."""
+    with Index.open(tmp_path / "w", create=True) as index:
+        index.replace(library.read(pages))
+        index.build("hybrid", "raptor")
+        before = index.retriever("hybrid").search("Which island has a light?", k=5)
+        encoded, encode = list[str](), LsaEncoder.encode_documents
+
+        def record(self: Any, texts: Sequence[str]) -> Any:
+            encoded.extend(texts)
+            return encode(self, texts)
+
+        monkeypatch.setattr(LsaEncoder, "encode_documents", record)
+        for path in sorted(pages.iterdir()):
+            path.rename(path.with_name(f"moved-{path.name}"))
+        changed = index.replace(library.read(pages))
+        assert changed.renamed == tuple(sorted((f"page{n}.md", f"moved-page{n}.md") for n in range(12)))
+        assert (changed.added, changed.changed, changed.removed, changed.unchanged) == (0, 0, 0, 0)
+        assert (changed.new, changed.gone) == ((), ())
+        index.build()
+        assert encoded == []
+        after = index.retriever("hybrid").search("Which island has a light?", k=5)
+        assert [hit.text for hit in after] == [hit.text for hit in before]
+        assert index.retriever("bm25").search("harbour", where={"doc_ids": "page3.md"}).hits == ()
+        assert len(index.retriever("bm25").search("harbour", where={"doc_ids": "moved-page3.md"})) > 0
+        moved = pages / "moved-page3.md"
+        moved.rename(pages / "last.md").write_text((pages / "last.md").read_text().replace(LINES[4], ""))
+        changed = index.replace(library.read(pages))
+        assert changed.renamed == (("moved-page3.md", "last.md"),)
+        assert changed.unchanged == 11
+
+
+def test_old_ids_lead_to_the_newest_until_they_are_taken(pages: Path, tmp_path: Path) -> None:
+    with Index.open(tmp_path / "w", create=True) as index:
+        index.replace(library.read(pages))
+        assert read_renames(index.folder) == {}
+        (pages / "page1.md").rename(pages / "first.md")
+        index.replace(library.read(pages))
+        (pages / "first.md").rename(pages / "second.md")
+        index.replace(library.read(pages))
+        assert read_renames(index.folder) == {"page1.md": "second.md", "first.md": "second.md"}
+        (pages / "page1.md").write_text("# Another page\n\nIt has taken the name of a page that was renamed.")
+        assert index.add(library.read(pages / "page1.md")).added == 1
+        assert read_renames(index.folder) == {"first.md": "second.md"}
+        (pages / "second.md").rename(pages / "first.md")
+        changed = index.replace(library.read(pages))
+        assert changed.renamed == (("second.md", "first.md"),)
+        assert read_renames(index.folder) == {"second.md": "first.md"}
+        file = index.folder / "renames.json"
+        file.write_bytes(file.read_bytes()[:-3])
+        assert read_renames(index.folder) == {}
+
+
+def test_index_reports_renamed_documents(pages: Path, tmp_path: Path) -> None:
+    ragindex("index", pages, "--index", tmp_path / "w", "--methods", "bm25")
+    (pages / "page1.md").rename(pages / "first.md")
+    (pages / "page2.md").unlink()
+    (pages / "more.md").write_text("# More\n\nA page that was not there before.")
+    done = ragindex("index", pages, "--index", tmp_path / "w")
+    report = "1 document added (more.md), 1 removed (page2.md), 1 renamed (page1.md → first.md), 10 unchanged"
+    assert report in " ".join(done.out.split())
+    (pages / "first.md").rename(pages / "page1.md")
+    changed = ragindex("index", pages, "--index", tmp_path / "w", "--json", "-").json["changed"]
+    assert changed == {
+        "added": 0,
+        "changed": 0,
+        "removed": 0,
+        "unchanged": 11,
+        "reread": 0,
+        "renamed": {"first.md": "page1.md"},
+    }
+
+
+def test_renames_of_a_corpus_before_and_after_it_is_indexed(pages: Path, tmp_path: Path) -> None:
+    with Index.open(tmp_path / "w", create=True) as index:
+        index.replace(library.read(pages), source="guides")
+        assert index.renames(library.read(pages)) == {}
+        (pages / "page1.md").rename(pages / "first.md")
+        assert index.renames(library.read(pages)) == {"page1.md": "first.md"}
+        index.replace(library.read(pages))
+        assert index.sources()[0]["prefix"] == "guides/"
+        assert read_renames(index.folder) == {"guides/page1.md": "guides/first.md"}
+        assert index.renames(library.read(pages)) == {"page1.md": "first.md"}
+        (pages / "first.md").unlink()
+        assert index.renames(library.read(pages)) == {}
+
+
+def test_renamed_documents_are_not_paid_again(pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither their vectors nor what a model has answered about them, and no payment is announced."""
+    with billing() as till:
+        open_desk(till, tmp_path, monkeypatch)
+        indexing = ("index", pages, "--index", "w", *PAID, "--methods", "dense,dense(over=topics)")
+        assert ragindex(*indexing).code == 0
+        assert {path for path, _, _ in till.receipts} == {"/v1/chat/completions", "/v1/embeddings"}
+        till.empty()
+        for path in sorted(pages.iterdir()):
+            path.rename(path.with_name(f"moved-{path.name}"))
+        done = ragindex(*indexing, "--json", "-")
+        assert len(done.json["changed"]["renamed"]) == 12
+        assert list(till.receipts) in ([], [("/v1/embeddings", 1, 0)])  # a word, for the length of the vectors
+        assert "This may cost" not in done.err
