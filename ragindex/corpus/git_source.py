@@ -126,7 +126,9 @@ def read_repository(
     wanted = [each for each in files if each.name not in untouched]
     if any(each.ocr for each in (selection, *selection.below.values())):
         require_all_installed(OCR_PACKAGES, "--ocr")
-    changes = _find_last_changes(git, commit, folder, [file.name for file in wanted])
+    names = [file.name for file in wanted]
+    changes = _find_last_changes(git, [commit, f"^{since}"], folder, names) if changed is not None else {}
+    changes |= _find_last_changes(git, [commit], folder, [name for name in names if name not in changes])
     gathered = _CommitReader(git, selection, listing, changes).read(wanted, problems)
     if not files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
@@ -309,17 +311,21 @@ def _list_changed(git: _Git, since: str, commit: str, folder: str) -> frozenset[
     return frozenset(unicodedata.normalize("NFC", name.removeprefix(f"{folder}/" if folder else "")) for name in names)
 
 
-def _find_last_changes(git: _Git, commit: str, folder: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _find_last_changes(
+    git: _Git, commits: Sequence[str], folder: str, names: Sequence[str]
+) -> dict[str, tuple[str, str]]:
     """Return the commit that changed each file last, with its day; of as many as the history tells.
 
-    The history is walked from the commit back, until all are found.
+    The history of `commits` (^COMMIT: without that of this one) is walked back until all are found.
     """
+    if not names:
+        return {}
     missing, changes = set(names), dict[str, tuple[str, str]]()
     below = ["--", *([f"{folder}/"] if folder else [])]
-    commits = git.run("rev-list", "--no-merges", "--format=%ct", commit, *below).decode().split("\n")
+    lines = git.run("rev-list", "--no-merges", "--format=%ct", *commits, *below).decode().split("\n")
     days = {
         line.removeprefix("commit "): datetime.fromtimestamp(int(seconds), UTC).date().isoformat()
-        for line, seconds in zip(commits[::2], commits[1::2], strict=False)
+        for line, seconds in zip(lines[::2], lines[1::2], strict=False)
         if seconds
     }
     walking = iter(days)
