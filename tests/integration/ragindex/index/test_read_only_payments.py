@@ -57,7 +57,9 @@ def index(built: Path, till: Till, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Return the files of an index but for the leases of its readers."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "readers")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def paths(till: Till) -> list[str]:

@@ -200,6 +200,7 @@ def test_readers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     writer = made(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(leases.os, "getpid", lambda: 4711)
+        patch.setattr(leases, "current_command", lambda: "python")  # not that of an earlier test
         reader = opened(tmp_path)
     commands = (("parts", "--index", writer.folder), ("doctor", "--index", writer.folder))
     for command in commands:
