@@ -60,7 +60,7 @@ _DEMO_METHODS = "bm25,dense,hybrid,composed,links,ircot"
 
 
 @dataclass(frozen=True, slots=True)
-class RankingOptions:
+class RunFileOptions:
     """Rankings in files, and the judgements that score them."""
 
     run: Annotated[
@@ -93,7 +93,7 @@ def compare(
         ),
     ],
     consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
-    rankings: Annotated[RankingOptions, group_of(RankingOptions, "Rankings from elsewhere")],
+    rankings: Annotated[RunFileOptions, group_of(RunFileOptions, "Rankings from elsewhere")],
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with these settings; flags win.")
     ] = None,
@@ -203,7 +203,7 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
     return study
 
 
-def _compare_rankings(settings: CompareSettings, rankings: RankingOptions) -> Study:
+def _compare_rankings(settings: CompareSettings, rankings: RunFileOptions) -> Study:
     """Compare rankings in files, and write the files of the comparison."""
     if rankings.qrels is None:
         raise UsageError("--run needs the judgements that score the rankings: --qrels FILE")

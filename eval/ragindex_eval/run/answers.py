@@ -34,7 +34,7 @@ from ragindex_eval.run.ask import answer_all, batching_for, without_own_document
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.functions import FunctionMethod
 from ragindex_eval.run.latency import LazyRetriever, Timing
-from ragindex_eval.run.plan import LeftOut, Method
+from ragindex_eval.run.plan import LeftOutMethod, Method
 from ragindex_eval.run.read_answers import AnswerReader
 
 
@@ -75,7 +75,7 @@ class Answers:
         )
 
 
-def answer_methods(experiment: Experiment, methods: Sequence[Method]) -> Iterator[Answers | LeftOut]:
+def answer_methods(experiment: Experiment, methods: Sequence[Method]) -> Iterator[Answers | LeftOutMethod]:
     """Yield the answers of each method as soon as it has answered, or why it is left out."""
     done = frozenset[Path]()
     for method in methods:
@@ -85,7 +85,7 @@ def answer_methods(experiment: Experiment, methods: Sequence[Method]) -> Iterato
         yield outcome
 
 
-def _try_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> Answers | LeftOut:
+def _try_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> Answers | LeftOutMethod:
     """Build and ask a method alone, so that it can use the whole memory budget; return why if it is left out.
 
     A method that was not named explicitly is left out if an extra is missing or its plugin is broken.
@@ -103,11 +103,11 @@ def _try_method(experiment: Experiment, method: Method, done: frozenset[Path]) -
         experiment.index.close()
 
 
-def _leave_out(method: Method, reason: RagindexError) -> LeftOut:
+def _leave_out(method: Method, reason: RagindexError) -> LeftOutMethod:
     """Return a method as left out. Raises `reason` if it was named explicitly."""
     if method.asked_for:
         raise reason
-    return LeftOut(method.label, reason)
+    return LeftOutMethod(method.label, reason)
 
 
 def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]) -> Answers:

@@ -27,7 +27,7 @@ from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import SpanReader
 from ragindex_eval.run import read_answers
 from ragindex_eval.run.read_answers import AnswerReader
-from ragindex_eval.run.settings import CompareSettings, DataSettings, IndexSettings
+from ragindex_eval.run.settings import CompareSettings, DataSettings, IndexAndModelSettings
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:
 
 @contextmanager
 def prepare_index(
-    settings: IndexSettings, data: Dataset | None, index: Index | None, budget: Budget | None
+    settings: IndexAndModelSettings, data: Dataset | None, index: Index | None, budget: Budget | None
 ) -> Iterator[Index]:
     """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named."""
     if index is None and settings.index is None and data is None:

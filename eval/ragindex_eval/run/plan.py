@@ -32,7 +32,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutMethod:
     """Method that was not named explicitly and is missing in the comparison, with the error that is the reason."""
 
     label: str
@@ -47,7 +47,7 @@ class Plan:
     """Methods to compare, and those that are left out."""
 
     methods: tuple[Method, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutMethod, ...]
 
     @property
     def labels(self) -> list[str]:
@@ -75,7 +75,7 @@ def list_all() -> list[str]:
     return [name for name in registry.plugin_names("schemes") if name not in NEEDS_ADDRESS]
 
 
-def choose_methods(methods: Sequence[PluginSpec] | None) -> tuple[list[Method], list[LeftOut]]:
+def choose_methods(methods: Sequence[PluginSpec] | None) -> tuple[list[Method], list[LeftOutMethod]]:
     """Create the requested methods, or those of QUICK, and return them with those left out.
 
     ALL among `methods` stands for all of `list_all`. Only methods that were not requested by name are ever left
@@ -86,7 +86,7 @@ def choose_methods(methods: Sequence[PluginSpec] | None) -> tuple[list[Method], 
         return _choose_registered(QUICK)
     if not methods:
         raise UsageError("compare needs at least one method. Run: ragindex methods")
-    chosen, left_out = list[Method](), list[LeftOut]()
+    chosen, left_out = list[Method](), list[LeftOutMethod]()
     for written in methods:
         if written in (ALL, Spec(ALL)):
             registered, left_out = _choose_registered(list_all())
@@ -130,13 +130,13 @@ def _require_different(labels: Sequence[str]) -> None:
             )
 
 
-def _choose_registered(names: Sequence[str]) -> tuple[list[Method], list[LeftOut]]:
+def _choose_registered(names: Sequence[str]) -> tuple[list[Method], list[LeftOutMethod]]:
     chosen, left_out = [], []
     for name in names:
         try:
             chosen.append(Method(name, require_working(registry.scheme(name)), False))
         except UsageError as error:  # a missing extra, a parameter without default, or a broken plugin
-            left_out.append(LeftOut(name, error))
+            left_out.append(LeftOutMethod(name, error))
     return chosen, left_out
 
 

@@ -22,7 +22,7 @@ from ragindex_eval.run.answers import Answers, ask_method
 from ragindex_eval.run.ask import failure
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
-from ragindex_eval.run.plan import LeftOut
+from ragindex_eval.run.plan import LeftOutMethod
 from ragindex_eval.stats.intervals import LEVEL
 from ragindex_eval.stats.paired_tests import paired_interval
 
@@ -65,14 +65,16 @@ class Scores:
 
     compared: tuple[ScoredMethod, ...]
     failed: tuple[ScoredMethod, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutMethod, ...]
 
 
-def score_methods(experiment: Experiment, outcomes: Iterable[Answers | LeftOut], watch: Watch | None = None) -> Scores:
+def score_methods(
+    experiment: Experiment, outcomes: Iterable[Answers | LeftOutMethod], watch: Watch | None = None
+) -> Scores:
     """Score each method as soon as its answers come. `watch` gets those that are compared."""
-    scored, left_out = list[ScoredMethod](), list[LeftOut]()
+    scored, left_out = list[ScoredMethod](), list[LeftOutMethod]()
     for outcome in outcomes:
-        if isinstance(outcome, LeftOut):
+        if isinstance(outcome, LeftOutMethod):
             left_out.append(outcome)
             continue
         gold, reads = experiment.dataset.gold, experiment.reader is not None

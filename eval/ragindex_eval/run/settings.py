@@ -144,7 +144,7 @@ class MethodSettings(_Settings):
         return self.reranker or self.with_rerank
 
 
-class IndexSettings(_Settings):
+class IndexAndModelSettings(_Settings):
     """Index, its encoder and language model, and what the work on it may take."""
 
     index: Path | None = _field("DIR", "The index's folder, kept. Default: ragindex-workspaces/NAME.")
@@ -234,7 +234,7 @@ class OutputSettings(_Settings):
     json_file: str | None = None
 
 
-class CompareSettings(DataSettings, MethodSettings, IndexSettings, MeasureSettings, OutputSettings):
+class CompareSettings(DataSettings, MethodSettings, IndexAndModelSettings, MeasureSettings, OutputSettings):
     """Settings of a comparison, or of a study if `corpora`, `encoders` or `seeds` list several values.
 
     They are grouped: a function that reads one group alone takes that group.
@@ -271,7 +271,7 @@ class CompareSettings(DataSettings, MethodSettings, IndexSettings, MeasureSettin
 GROUPS: Mapping[str, type[Strict]] = {
     "Documents and questions": DataSettings,
     "Methods": MethodSettings,
-    "Index and models": IndexSettings,
+    "Index and models": IndexAndModelSettings,
     "Figures": MeasureSettings,
     "Results": OutputSettings,
 }
