@@ -79,9 +79,12 @@ def create_app(service: Service) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _run(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    tasks = [asyncio.create_task(_watch_folders(service))]
+    tasks = [asyncio.create_task(_watch_folders(service), name="following the states of indexes")]
     if not service.settings.read_only:
-        tasks += [asyncio.create_task(ingestion.run()) for ingestion in service.ingestions.values()]
+        ingestions = service.ingestions.items()
+        tasks += [asyncio.create_task(each.run(), name=f"indexing into {name}") for name, each in ingestions]
+    for task in tasks:
+        task.add_done_callback(_log_failure)
     log_event("start", collections=list(service.collections), port=service.settings.port)
     mcp = app.state.mcp.app
     try:
@@ -105,6 +108,12 @@ async def _watch_folders(service: Service) -> None:
                 await asyncio.to_thread(service.refresh, name)
             except RagindexError as error:
                 log_error(error)
+
+
+def _log_failure(task: "asyncio.Task[None]") -> None:
+    """Log the unexpected error that has ended a task of the server, which nobody awaits, without its message."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log_event("error", kind=type(error).__name__, message=f"{task.get_name()} has ended. Restart the server.")
 
 
 async def _answer_refusal(request: Request, error: Any) -> Response:

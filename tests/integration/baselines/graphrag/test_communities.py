@@ -21,6 +21,7 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
+from ragindex.index import fit_watch
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
@@ -146,7 +147,8 @@ def test_with_numbers(tmp_path: Path) -> None:
     assert [row["weight"] for row in table(graph.relations).values()] == [1.0]
 
 
-def test_only_what_changed_is_written(tmp_path: Path) -> None:
+def test_only_what_changed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # "Gus" is new, and a new fit would encode all again
     more = spelt("6", "Eve|likes|Gus")
     file = openie(tmp_path / "openie.json", [*TRIANGLES, more])
     workspace = imported(tmp_path / "w", file, TRIANGLES)

@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import Any, get_args
 
-from mypy import api as mypy
-
-import ragindex
 from ragindex.cli.option_groups import Group
 from ragindex.compare_options import CompareOptions
 from ragindex_eval.api import _COMMAND_ONLY
@@ -61,16 +58,3 @@ def test_every_setting_is_in_one_group() -> None:
 def test_options_in_python_are_the_settings() -> None:
     own = {"data", "methods", "questions"}  # parameters of the function
     assert set(CompareOptions.__annotations__) == set(CompareSettings.model_fields) - own - set(_COMMAND_ONLY)
-
-
-def test_type_checker_rejects_a_misspelt_option(tmp_path: Path) -> None:
-    package = Path(ragindex.__file__).parent
-    file = tmp_path / "use.py"
-    file.write_text('import ragindex\nragindex.compare("notes", ["bm25"], questions="q.csv", seed=1)\n')
-    arguments = ["--follow-imports=skip", "--ignore-missing-imports", "--no-incremental"]
-    sources = [str(package / "__init__.py"), str(package / "compare_options.py"), str(file)]
-    assert mypy.run([*arguments, *sources])[2] == 0
-    file.write_text('import ragindex\nragindex.compare("notes", ["bm25"], questions="q.csv", sead=1)\n')
-    output, _, code = mypy.run([*arguments, *sources])
-    assert code == 1
-    assert 'Unexpected keyword argument "sead" for "compare"' in output
