@@ -72,15 +72,15 @@ def compare(
     """Compare methods on documents and questions: recall, answers, tokens, money, latency, size.
 
     Example:
-        result = ragindex.compare("my-documents", ["bm25", "hybrid(rrf_k=20)", search], questions="questions.csv")
+        result = ragindex.compare("my-documents", ["bm25", "hybrid(rrf_k=20)"], questions="questions.csv")
         print(result)  # a table; in a notebook, HTML
         result["bm25"]["R@5"]  # one figure
         result.save("results")  # JSON, JSON Lines, TREC run files
         result.report("report.html")
 
-    `search(question, k)` is any function that returns ids of documents. `ragindex_eval.compare` documents `data`,
-    `methods`, `questions`, the options and the errors. It is loaded through its entry point, because the framework does
-    not import the evaluation.
+    A method can be a function `search(question, k)` too, which returns ids of documents. `ragindex_eval.compare`
+    documents `data`, `methods`, `questions`, the options and the errors. It is loaded through its entry point, because
+    the framework does not import the evaluation.
     """
     from importlib.metadata import entry_points
 

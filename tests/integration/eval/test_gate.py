@@ -53,7 +53,7 @@ def test_verdicts_of_saved_results() -> None:
     )
     limited = ragindex("gate", "old:best", "--against", "old:worst", "--limit", "5", "--skip-bad")
     assert limited.code == 2
-    assert "Saved results stand as they are, so leave out --skip-bad and --limit." in limited.err
+    assert "Saved results stand as they are, so leave out --limit and --skip-bad." in limited.err
 
 
 def test_measured_method_against_saved_results() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import ir_measures
 import pytest
-from command_line import write
+from command_line import Done, ragindex, write
 from comparing import compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,6 @@ from ragindex.errors import DataError, UsageError
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
-from ragindex_eval.cli.questions import questions
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.data.gold import Gold
@@ -262,11 +261,17 @@ COFFEE = "The harbour office closed on 3 May 1931. Its keeper, Ada Miller, sold 
 OTHER = "The slate works of Brandt were founded in 1871 by Ulla Brandt. They employ forty people in the hills."
 
 
+def draft(documents: Path, file: Path) -> Done:
+    done = ragindex("questions", documents, "--out", file, "--n", 6)
+    assert done.code == 0
+    return done
+
+
 def as_folder(folder: Path) -> tuple[Path, Path]:
     """Three copies; drafted questions name one of them."""
     names = ("z/coffee.txt", "a/coffee.txt", "a/copy of coffee.txt")
     write(folder / "docs", {**dict.fromkeys(names, COFFEE), "slate.txt": OTHER})
-    questions(folder / "docs", folder / "q.csv", n=6)
+    draft(folder / "docs", folder / "q.csv")
     with (folder / "q.csv").open(encoding="utf-8-sig", newline="") as file:
         drafted = {row["documents"] for row in csv.DictReader(file)}
     assert len(drafted & set(names)) == 1  # drafted from once
@@ -395,12 +400,12 @@ def test_a_name_of_several_copies_is_gold_like_any_of_them(tmp_path: Path) -> No
         read_dataset(data, questions=asked)
 
 
-def test_drafting_says_which_documents_repeat_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drafting_says_which_documents_repeat_others(tmp_path: Path) -> None:
     as_folder(tmp_path)
-    assert "2 documents have the text of another: it is drafted from once." in capsys.readouterr().err
+    repeated = "2 documents have the text of another: it is drafted from once."
+    assert repeated in draft(tmp_path / "docs", tmp_path / "second.csv").err
     shutil.rmtree(tmp_path / "docs" / "a")
-    questions(tmp_path / "docs", tmp_path / "again.csv", n=6)
-    assert "text of another" not in capsys.readouterr().err
+    assert "text of another" not in draft(tmp_path / "docs", tmp_path / "third.csv").err
 
 
 # ---------------------------------------------------------------- sections

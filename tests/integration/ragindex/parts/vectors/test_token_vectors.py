@@ -18,6 +18,7 @@ from openai_server import KEY, OpenAIServer
 from examples import examples
 from ragindex import interfaces, testing
 from ragindex.errors import DamagedError, StoreError, UsageError
+from ragindex.index import fit_watch
 from ragindex.index.index import Index
 from ragindex.index.notes import format_part_notes
 from ragindex.interfaces import Collection, Floats
@@ -228,6 +229,7 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_vectors, "_MOST_SMALL", 2)
+    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # words are new, and a new fit would make new segments
     workspace = made(tmp_path, *range(8))
     first, reader = opened(workspace), Index.open(workspace.folder, create=True)
     expected = everything(first)
