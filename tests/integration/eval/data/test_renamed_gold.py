@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ragindex
+from unrecorded import record_nothing
 
 SUBJECTS = ("granite", "lantern", "meadow", "violin", "orchard", "chapel", "ferry", "harbour")
 NOTE = "questions name 1 renamed document: granite.md → stone.md"
@@ -12,6 +13,7 @@ NOTE = "questions name 1 renamed document: granite.md → stone.md"
 @pytest.fixture
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    record_nothing(monkeypatch)
     folder = tmp_path / "pages"
     folder.mkdir()
     for subject in SUBJECTS:

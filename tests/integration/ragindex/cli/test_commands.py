@@ -382,7 +382,7 @@ def test_method_is_removed_with_what_it_alone_uses() -> None:
     assert (dry.code, dry.out) == (0, "Nothing here is paid for.\n")
     assert ragindex("search", "slate", "--index", "w", "--method", "links").code == 0
     removed = ragindex("remove", "--method", "links", "--index", "w", "--json", "-").json
-    assert (removed["removed"], removed["parts"], removed["methods"]) == (0, ["links"], ["evidence", "links"])
+    assert (removed["removed"], removed["parts"], removed["methods"]) == (0, ["links"], ["evidence", "hop", "links"])
     assert {path.name for path in Path("w").rglob("*") if path.is_dir()} < sizes
     assert [part["part"] for part in ragindex("parts", "--index", "w", "--json", "-").json["parts"]] == [
         "passages",
@@ -623,7 +623,7 @@ def test_what_is_removed_locks_no_folder_out_and_is_said() -> None:
         "./notes/: 1 document added (hill.md), 1 removed (rivers/sarn.md), 1 unchanged",
     ]
     value = json.loads(Path("built.json").read_text(encoding="utf-8"))["changed"]
-    assert value == {"added": 1, "changed": 0, "removed": 1, "unchanged": 1, "reread": 0}
+    assert value == {"added": 1, "changed": 0, "removed": 1, "unchanged": 1, "reread": 0, "renamed": {}}
 
 
 def test_two_folders_with_one_file_name() -> None:

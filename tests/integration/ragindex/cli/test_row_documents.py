@@ -79,6 +79,7 @@ def test_rows_of_one_file_leave_the_index_with_it() -> None:
         "removed": 2,
         "unchanged": 0,
         "reread": 0,
+        "renamed": {},
     }
 
 
