@@ -56,7 +56,8 @@ def require_mended(kept: Kept, folder: Path, method: str, case: str, path: Path)
     assert (first.answers == wanted) if pointer else isinstance(first.error, DamagedError), (case, first)
     assert pointer or path.name in str(first.error), (case, first)
     assert second.answers == wanted, (case, second)
-    assert any(path.name in sentence and "rebuilt" in sentence for sentence in second.said), (case, second)
+    counts = path.suffix == ".words"  # follow from passages and fit, and are counted again without a message
+    assert counts or any(path.name in sentence and "rebuilt" in sentence for sentence in second.said), (case, second)
     assert tried(lambda at: kept.read(at, method), folder) == Tried(wanted, None, []), case
 
 
