@@ -23,7 +23,7 @@ _MOVED = regex.compile(
     r"|\A\W*#redirect\b|\byou\s+(?:are|will\s+be)\s+(?:being\s+)?redirected\b|\bif\s+you\s+are\s+not\s+redirected\b",
     regex.IGNORECASE,
 )
-_PLACE = regex.compile(r"https?://|www\.|\S+\.(?:md|rst|html?|adoc|txt)\b|\S+/\S+")
+_PLACE = regex.compile(r"https?://|www\.|(?<=\S)\.(?:md|rst|html?|adoc|txt)\b|(?<=\S)/\S")
 """An address or a path, which says where the content is now."""
 _POINTER = regex.compile(
     r"\A\W*(?:please\s+)?(?:see|visit|go\s+to|refer\s+to|use|update|check|click|continue|follow|read|find)\b"

@@ -233,6 +233,7 @@ def _projection(weights: "csr_matrix[np.float32]", dimensions: int, most: int, s
     values, vectors = _singular_vectors(weights, dimensions, most, seed)
     significant = values > _SMALLEST_SINGULAR_VALUE * values[0]
     projection = (vectors[significant] / values[significant, np.newaxis]).T
+    projection[np.linalg.norm(projection, axis=1) < _SMALLEST_LENGTH] = 0  # so that their texts count as missed
     blocks = [weights[start : start + _BLOCK] @ projection for start in range(0, weights.shape[0], _BLOCK)]
     missed = weights[np.concatenate([np.linalg.norm(block, axis=1) for block in blocks]) < _SMALLEST_LENGTH]
     random = np.random.default_rng(seed)

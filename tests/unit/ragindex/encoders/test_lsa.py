@@ -114,6 +114,17 @@ def test_dimensions(tmp_path: Path, passages: int, asked: int, expected: int) ->
 FEW_WORDS = [f"word{n}" for n in range(30)]
 
 
+def test_a_text_of_words_that_no_direction_reaches_has_a_vector(tmp_path: Path) -> None:
+    """The rounding errors of both words are greater together than the length of an error."""
+    texts = [
+        *("word0 word7", "word0 word0 word3 word4 word9", "word1 word0 word3 word3", "word6 word12", "word11 word0"),
+        *("word13 word0", "word10", "word0 word14", "word1 word2", "word3 word0 word4", "word7 word8"),
+        "word1 word0 word0 word0 word1 word5",
+    ]
+    vectors = _fitted(tmp_path / "fit", texts, 1).encode_documents(texts)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
 @given(
     st.lists(st.lists(st.sampled_from(FEW_WORDS), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=40),
     st.sampled_from([1, 2, 5, 1024]),
