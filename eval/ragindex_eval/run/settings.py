@@ -279,8 +279,9 @@ GROUPS: Mapping[str, type[Strict]] = {
 
 
 def given_values(settings: CompareSettings) -> dict[str, Any]:
-    """Return the explicitly given values by field name."""
-    return {name: getattr(settings, name) for name in settings.model_fields_set}
+    """Return the explicitly given values by field name, in the order of the fields."""
+    given = settings.model_fields_set
+    return {name: getattr(settings, name) for name in type(settings).model_fields if name in given}
 
 
 def make_settings(values: Mapping[str, Any], where: str = "", without: Collection[str] = ()) -> CompareSettings:

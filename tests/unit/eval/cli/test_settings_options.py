@@ -8,7 +8,7 @@ from ragindex.compare_options import CompareOptions
 from ragindex_eval.api import _COMMAND_ONLY
 from ragindex_eval.cli.settings_options import COMMON, options_group, settings_group
 from ragindex_eval.recommend.rules import RecommendRules, make_rules
-from ragindex_eval.run.settings import GROUPS, CompareSettings
+from ragindex_eval.run.settings import GROUPS, CompareSettings, given_values, make_settings
 
 
 def types(group: Group) -> dict[str, Any]:
@@ -47,6 +47,11 @@ def test_values_that_are_not_given_are_not_set() -> None:
     settings = group.make(values)
     assert settings.model_fields_set == {"questions", "k"}
     assert (settings.questions, settings.k) == (Path("q.csv"), (1, 3))
+
+
+def test_given_values_are_in_the_order_of_the_fields() -> None:
+    values = {"seed": 1, "skip_bad": True, "strict": True, "limit": 5, "k": (1,), "include": ["*.md"]}
+    assert list(given_values(make_settings(values))) == [n for n in CompareSettings.model_fields if n in values]
 
 
 def test_every_setting_is_in_one_group() -> None:
