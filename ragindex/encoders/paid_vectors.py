@@ -117,16 +117,22 @@ class _Batch:
             return
         total = sum(self._replayed, Usage())
         timing.add_seconds("replayed", total.seconds)
-        entry = ledger.CallRecord(
-            ledger.EMBEDDING,
-            self.encoder,
-            input_tokens=total.input_tokens,
-            estimated=total.estimated,
-            money=total.money,
-            seconds=total.seconds,
-            replayed=True,
-        )
-        ledger.record_call(entry, 0.0)
+        record_replayed_call(self.encoder, total)
+
+
+def record_replayed_call(encoder: str, first: Usage) -> None:
+    """Record in the ledger what vectors from a cache first cost, as a call that was not sent."""
+    entry = ledger.CallRecord(
+        ledger.EMBEDDING,
+        encoder,
+        input_tokens=first.input_tokens,
+        output_tokens=first.output_tokens,
+        estimated=first.estimated,
+        money=first.money,
+        seconds=first.seconds,
+        replayed=True,
+    )
+    ledger.record_call(entry, 0.0)
 
 
 def _make_key(kind: TextKind, encoder: str, text: str) -> str:

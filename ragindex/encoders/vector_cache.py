@@ -24,7 +24,7 @@ from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import many
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning
-from ragindex.encoders.paid_vectors import PaidVectors, TextKind, vectors_of_this_run
+from ragindex.encoders.paid_vectors import PaidVectors, TextKind, record_replayed_call, vectors_of_this_run
 from ragindex.encoders.vectors import PROBE, check_token_embeddings, separate_failures
 from ragindex.encoders.word_counts import WordCount, count_words
 from ragindex.errors import RequestError, StoreError, UsageError
@@ -240,17 +240,7 @@ class CachedEncoder(QueryEncoder):
         if not (first.input_tokens or first.output_tokens or first.money is None or first.money):
             ledger.add_time(first.seconds, 0.0)
             return
-        entry = ledger.CallRecord(
-            ledger.EMBEDDING,
-            self.id,
-            input_tokens=first.input_tokens,
-            output_tokens=first.output_tokens,
-            estimated=first.estimated,
-            money=first.money,
-            seconds=first.seconds,
-            replayed=True,
-        )
-        ledger.record_call(entry, 0.0)
+        record_replayed_call(self.id, first)
 
     def forget(self, texts: Sequence[str]) -> None:
         """Mark texts that have left a part: pruning removes their vectors first, unless they are encoded again."""

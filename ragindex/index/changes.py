@@ -93,7 +93,7 @@ def replace_source(
             missing = _find_missing(index.manifest.sources, corpus, given, placed)
             if missing.gone:
                 try:
-                    announce(missing.describe(corpus, placed.source))
+                    announce(missing.removals)
                 except RagindexError:
                     index.save(sources=earlier)
                     raise
@@ -114,7 +114,7 @@ def find_removals(index: IndexState, given: Corpus, *, source: str = "") -> Remo
     """Return the documents that `replace_source` would remove. Writes nothing."""
     stored = index.documents
     known, (placed,) = sources.place_all(index.manifest.sources, [given], source, SourceRequest(index.folder))
-    return _find_missing(known, stored, given, placed).describe(stored, placed.source)
+    return _find_missing(known, stored, given, placed).removals
 
 
 def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -> DocumentChanges:
@@ -131,9 +131,12 @@ def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -
 class _MissingDocuments:
     """The documents of a source that were not read now: those that leave, and those that could not be read.
 
-    `untouched` are as many whose files are as they were, and `renames` the new ids of those that have one.
+    The source has `documents`; `untouched` are as many whose files are as they were, and `renames` the new ids of those
+    that have one.
     """
 
+    source: str
+    documents: int
     gone: tuple[str, ...]
     kept: tuple[str, ...]
     untouched: int
@@ -154,10 +157,10 @@ class _MissingDocuments:
             kept=self.kept,
         )
 
-    def describe(self, stored: Documents, source: str) -> Removals:
-        """Return the removals from a source."""
-        count = sum(owner == source for owner in stored.sources().values())
-        return Removals(self.gone, source, count, len(self.renames))
+    @property
+    def removals(self) -> Removals:
+        """What leaves the source."""
+        return Removals(self.gone, self.source, self.documents, len(self.renames))
 
 
 def _find_missing(known: Known, stored: Documents, given: Corpus, placed: PlacedDocuments) -> _MissingDocuments:
@@ -175,7 +178,8 @@ def _find_missing(known: Known, stored: Documents, given: Corpus, placed: Placed
     gone = tuple(sorted(set(missing).difference(kept, untouched)))
     new = [document for document in placed.documents if document.id not in owners] if gone else []
     renames = find_renames(stored.read(gone), new) if new else {}
-    return _MissingDocuments(gone, kept, len(untouched), renames)
+    count = sum(owner == placed.source for owner in owners.values())
+    return _MissingDocuments(placed.source, count, gone, kept, len(untouched), renames)
 
 
 def list_renames(index: IndexState, corpus: Corpus) -> dict[str, str]:

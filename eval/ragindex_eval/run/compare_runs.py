@@ -52,6 +52,7 @@ def compare_runs(
     queries = tuple(Query(query, query) for query in grades)
     results = [_score_run(run, gold, settings.k, ignore_identical_ids=ignore_identical_ids) for run in runs]
     ranked = tuple(with_intervals(sort_methods(results, settings.k), gold, seed))
+    identity = digest(grades)
     dataset = DatasetFacts(
         name=qrels.name,
         format="rankings in files",
@@ -59,8 +60,8 @@ def compare_runs(
         passages=None,
         questions=len(queries),
         judged=len(queries),
-        fingerprint=digest(grades),
-        questions_digest=digest(grades),
+        fingerprint=identity,
+        questions_digest=identity,
         questions_file=qrels.name,
     )
     comparison = Comparison(
