@@ -29,9 +29,9 @@ from ragindex.index.manifest import require_manifest, write_command
 from ragindex_eval.cli.settings_options import settings_group
 from ragindex_eval.export_compared import export_compared, find_compared
 from ragindex_eval.format import join_names
-from ragindex_eval.mlflow_live import LiveRuns, record_live
-from ragindex_eval.mlflow_retriever import log_retriever
-from ragindex_eval.mlflow_tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
+from ragindex_eval.mlflow.live import LiveRuns, record_live
+from ragindex_eval.mlflow.retriever import log_retriever
+from ragindex_eval.mlflow.tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.load import load_results

@@ -24,7 +24,7 @@ from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.prices import Prices
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
-from ragindex_eval import mlflow_values
+from ragindex_eval.mlflow.values import method_metrics
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import figures
 from ragindex_eval.report.terminal import render_comparison
@@ -88,9 +88,9 @@ def read_back(folder: Path) -> list[float | None]:
 
 
 def tracker(folder: Path) -> list[float | None]:
-    logged = mlflow_values.method_metrics(comparison().method("unknown"))
+    logged = method_metrics(comparison().method("unknown"))
     assert logged["usage/query/input_tokens"] > 0
-    assert mlflow_values.method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
+    assert method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
     return [logged.get(f"usage/{phase}/money") for phase in ("index", "spent", "query")]
 
 

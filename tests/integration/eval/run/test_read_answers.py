@@ -25,7 +25,7 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.mlflow_values import metric_name
+from ragindex_eval.mlflow.values import metric_name
 from ragindex_eval.report import page as report
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.load import load_results

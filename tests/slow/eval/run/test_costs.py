@@ -7,7 +7,7 @@ import pytest
 from asking import PLANTED, compared, priced_server
 from mlflow_database import all_runs
 
-from ragindex_eval.mlflow_tracking import track
+from ragindex_eval.mlflow.tracking import track
 from ragindex_eval.report import page as report
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Study

@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup
 from made_comparisons import made
 from rich.console import Console
 
-from ragindex_eval.mlflow_values import method_metrics
+from ragindex_eval.mlflow.values import method_metrics
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import pairs
 from ragindex_eval.report.terminal import render_study

@@ -13,8 +13,8 @@ from typing import Any
 from ragindex import export
 from ragindex._util.distribution import find_distribution, require_module
 from ragindex.errors import UsageError
-from ragindex_eval.mlflow_runs import METHOD_TAG, RunFiles
-from ragindex_eval.mlflow_tracking import environment_defaults, silence_mlflow, warn_of_files
+from ragindex_eval.mlflow.runs import METHOD_TAG, RunFiles
+from ragindex_eval.mlflow.tracking import environment_defaults, silence_mlflow, warn_of_files
 
 MODEL_NAME = "retriever"
 """The path of the model below the artefacts of its run."""

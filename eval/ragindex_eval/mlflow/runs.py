@@ -1,7 +1,7 @@
 """The tree of MLflow runs of a study: a parent run, and a child run per method of each comparison.
 
 A study that runs again has the same tree: runs that are missing are added, and figures that changed are logged. The
-tree may have been begun while the study ran; `ragindex_eval.mlflow_live` says when.
+tree may have been begun while the study ran; `ragindex_eval.mlflow.live` says when.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragindex._util.canonical import digest
 from ragindex.errors import RagindexError
-from ragindex_eval import mlflow_values as values
+from ragindex_eval.mlflow import values
 from ragindex_eval.report.page import save_report
 from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, Study
 from ragindex_eval.results.save import save_method, save_results

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ragindex.errors import UsageError
-from ragindex_eval.gate import QuestionScores, judge_gate
+from ragindex_eval.choose.gate import QuestionScores, judge_gate
 from ragindex_eval.stats.paired_tests import paired_interval
 
 

@@ -1,25 +1,33 @@
-"""A recommendation in MLflow: a run with the decision as tags, the race as metrics over questions, and its files."""
+"""A recommendation, or a judging session that paid for something, as a run in MLflow.
+
+The run of a recommendation has the decision as tags, the race as metrics over questions, and its files; that of a
+session says what was judged, by which model, and what it cost.
+"""
 
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragindex._util.canonical import digest
-from ragindex_eval import mlflow_values as values
-from ragindex_eval.mlflow_runs import RunFiles, log_values, source_tags
-from ragindex_eval.mlflow_tracking import record_runs
-from ragindex_eval.recommend.values import Recommendation
+from ragindex.types import Usage
+from ragindex_eval.choose.recommendation import Recommendation
+from ragindex_eval.judge.estimate import PoolEstimates
+from ragindex_eval.judge.pool import PoolSource
+from ragindex_eval.mlflow import values
+from ragindex_eval.mlflow.runs import RunFiles, log_values, source_tags
+from ragindex_eval.mlflow.tracking import record_runs
 from ragindex_eval.run.settings import CompareSettings
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_ID = "ragindex.recommendation"
-"""Tag by which the run of the same recommendation is found again."""
+_RECOMMENDATION, _JUDGING = "ragindex.recommendation", "ragindex.judging"
+"""Tags by which the run of the same recommendation, or over the same pool, is found again."""
 _REMAINING = "race/remaining"
 _SHARED = ("encoder", "llm", "store", "seed")
 """The settings that a recommendation depends on, beside data, candidates and rules."""
@@ -58,12 +66,14 @@ def _take_run(
     """Return the run of a recommendation with the same data, candidates, rules and settings, else a new one."""
     labels = sorted(candidate.label for candidate in recommendation.candidates)
     id = digest([recommendation.dataset.fingerprint, labels, dict(recommendation.rules), dict(settings)])
-    runs = client.search_runs([experiment], f"tags.`{_ID}` = '{id}'", max_results=1, order_by=["start_time ASC"])
+    runs = client.search_runs(
+        [experiment], f"tags.`{_RECOMMENDATION}` = '{id}'", max_results=1, order_by=["start_time ASC"]
+    )
     if runs:
         return runs[0]
     files = [recommendation.dataset.questions_file] if recommendation.dataset.questions_file else []
     name = values.title(f"recommend {recommendation.dataset.name}", files, datetime.fromtimestamp(started, UTC))
-    return client.create_run(experiment, int(started * 1000), {_ID: id, **source_tags()}, name)
+    return client.create_run(experiment, int(started * 1000), {_RECOMMENDATION: id, **source_tags()}, name)
 
 
 def _log(
@@ -125,3 +135,40 @@ def _figures(recommendation: Recommendation, seconds: float) -> dict[str, float]
         for name, value in {**costs, "score": candidate.score, "asked": candidate.asked}.items():
             figures[f"methods/{candidate.label}/{name}"] = value
     return {name: float(value) for name, value in figures.items() if value is not None}
+
+
+def track_judging(
+    name: str,
+    source: PoolSource,
+    estimates: PoolEstimates,
+    model: str | None,
+    paid: Usage,
+    started: float,
+    seconds: float,
+) -> str | None:
+    """Record a session over the pool of `source` and return the id of its run; one pool has one run, which adds up.
+
+    `started` is in Unix seconds. Warn and return None if MLflow is not installed or the tracker fails.
+    """
+
+    def log(client: "MlflowClient", experiment: str, files: RunFiles) -> str:
+        id = digest(asdict(source))
+        runs = client.search_runs([experiment], f"tags.`{_JUDGING}` = '{id}'", max_results=1)
+        title = values.title(f"judge {name}", [], datetime.fromtimestamp(started, UTC))
+        run = (
+            runs[0]
+            if runs
+            else client.create_run(experiment, int(started * 1000), {_JUDGING: id, **source_tags()}, title)
+        )
+        params = {"methods": ",".join(source.methods), "depth": source.depth, "seed": source.seed, "llm": model or ""}
+        metrics = {
+            "questions": float(estimates.questions),
+            "documents": float(estimates.documents),
+            "duration_seconds": seconds,
+            **values.spent_metrics(paid, run.data.metrics),
+        }
+        log_values(client, run, params, metrics, {}, [])
+        client.set_terminated(run.info.run_id, "FINISHED")
+        return str(run.info.run_id)
+
+    return record_runs("judging session", log)

@@ -1,6 +1,6 @@
 """Runs of a comparison in MLflow while it runs: the parent from its start, each method's as soon as it has answered.
 
-The parent has the status RUNNING and the tag `ragindex.unfinished` until `mlflow_tracking.track` completes the tree. A
+The parent has the status RUNNING and the tag `ragindex.unfinished` until `mlflow.tracking.track` completes the tree. A
 comparison that was interrupted has a parent that is KILLED, and one that failed FAILED. Of one whose process died the
 parent stays RUNNING until the same command runs again in the same folder: it takes over what is unfinished. A tracker
 that fails is not used again while the comparison runs, and `track` warns of it at the end.
@@ -20,8 +20,8 @@ from filelock import FileLock, Timeout
 
 from ragindex._util.canonical import digest
 from ragindex.mlflow_tracing import check_connection
-from ragindex_eval import mlflow_runs
-from ragindex_eval.mlflow_tracking import (
+from ragindex_eval.mlflow.runs import begin_tree, end_tree, log_answered
+from ragindex_eval.mlflow.tracking import (
     UPLOAD_LIMITS,
     environment_defaults,
     open_tracker,
@@ -63,7 +63,7 @@ class LiveRuns:
         client, parent = self._client, self.parent
         if client is not None and parent is not None:
             with environment_defaults(UPLOAD_LIMITS):
-                self._attempt(lambda: mlflow_runs.end_tree(client, parent, status))
+                self._attempt(lambda: end_tree(client, parent, status))
         if self._lock.is_locked:
             with suppress(OSError):  # Windows removes no open file
                 Path(self._lock.lock_file).unlink()
@@ -78,11 +78,11 @@ class LiveRuns:
             client, experiment = open_tracker(tracking_uri())
             name = self._name or dataset
             with environment_defaults(UPLOAD_LIMITS):
-                parent = mlflow_runs.begin_tree(client, experiment, self._key, name, self._started)
+                parent = begin_tree(client, experiment, self._key, name, self._started)
             self._client, self.parent = client, parent
         if method is not None:
             with environment_defaults(UPLOAD_LIMITS):
-                mlflow_runs.log_answered(client, parent, number, make_result(method))
+                log_answered(client, parent, number, make_result(method))
 
     def _attempt(self, record: Callable[[], None]) -> None:
         """Call the tracker, unless it has failed before."""

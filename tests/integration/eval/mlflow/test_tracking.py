@@ -19,11 +19,12 @@ from ragindex import mlflow_tracing
 from ragindex.corpus import Corpus
 from ragindex.errors import MissingExtraError
 from ragindex.types import Document, Query, Usage
-from ragindex_eval import mlflow_retriever, mlflow_runs
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.mlflow_tracking import TrackingWarning, has_run, open_tracker, store_id, trace_to_tracker, track
-from ragindex_eval.mlflow_values import distinct_names, metric_name
+from ragindex_eval.mlflow import retriever as mlflow_retriever
+from ragindex_eval.mlflow import runs as mlflow_runs
+from ragindex_eval.mlflow.tracking import TrackingWarning, has_run, open_tracker, store_id, trace_to_tracker, track
+from ragindex_eval.mlflow.values import distinct_names, metric_name
 from ragindex_eval.results.model import NOT_TIMED, Comparison, MethodAnswer, Study
 
 

@@ -11,20 +11,21 @@ from made_comparisons import made
 from rich.console import Console
 
 from ragindex.plugins import registry
-from ragindex_eval.recommend import recommend
-from ragindex_eval.recommend.candidates import sort_by_price
-from ragindex_eval.recommend.decide import (
-    Choice,
-    choose,
-    confirmation_level,
-    find_pareto,
-    judge_confirmation,
-    more_questions,
+from ragindex_eval.choose import candidates as before_building
+from ragindex_eval.choose import recommend
+from ragindex_eval.choose.candidates import broken_constraint, sort_by_price
+from ragindex_eval.choose.confirmation import confirmation_level, judge_confirmation
+from ragindex_eval.choose.race import Choice, choose, find_pareto, more_questions
+from ragindex_eval.choose.recommendation import (
+    Candidate,
+    Confirmation,
+    Costs,
+    Progress,
+    Recommendation,
+    RecommendRules,
+    State,
 )
-from ragindex_eval.recommend.prices import broken_constraint
-from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.show import describe_decision, describe_standing, render_recommendation
-from ragindex_eval.recommend.values import Candidate, Confirmation, Costs, Recommendation, State
+from ragindex_eval.choose.show import describe_decision, describe_standing, render_recommendation
 from ragindex_eval.results.holdout_result import HoldoutResult
 from ragindex_eval.results.model import DatasetFacts, Interval
 from ragindex_eval.run.build_costs import BuildCosts, PartCost
@@ -40,7 +41,7 @@ def candidate(label: str, state: State = "racing", score: float = 0.5, **costs: 
 
 def test_few_questions_are_told() -> None:
     told: list[str] = []
-    progress = recommend.Progress(told.append)
+    progress = Progress(told.append)
     for rules in (RecommendRules(), RecommendRules(delta=0.1), RecommendRules(estimand="questions")):
         recommend._tell_of_questions(60, rules, progress)
     assert told == [
@@ -64,13 +65,13 @@ def test_long_builds_are_announced_with_the_flags_that_the_command_lacks(
     """What the index has is not counted, and what two candidates share is counted once."""
     parts = {"passages": PartCost(100.0, 0, built=True), "vectors": PartCost(50.0, 0), "links": PartCost(15.0, 0)}
     building = BuildCosts(parts, {"dense": ["passages", "vectors"], "links": ["passages", "vectors", "links"]})
-    progress = recommend.Progress(lambda step: None)
+    progress = Progress(lambda step: None)
     settings, rules = CompareSettings(methods=methods), RecommendRules(max_index_minutes=minutes)
-    recommend._announce_building(["dense", "links"], building, settings, rules, progress)
+    before_building._announce_building(["dense", "links"], building, settings, rules, progress)
     assert progress.steps == [
         f"building 2 candidates takes about 65 s beyond what the index has, links longest with 65 s.{advice}"
     ]
-    recommend._announce_building(["dense"], building, settings, rules, progress)
+    before_building._announce_building(["dense"], building, settings, rules, progress)
     assert len(progress.steps) == 1  # 50 s are not worth a word
 
 

@@ -1,4 +1,4 @@
-"""Recording in MLflow: of a study (`ragindex_eval.mlflow_runs` has the runs), and of retrievals as spans.
+"""Recording in MLflow: of a study (`ragindex_eval.mlflow.runs` has the runs), and of retrievals as spans.
 
 If the tracker fails, a warning is issued and the comparison goes on. The tracking store is MLFLOW_TRACKING_URI, or
 sqlite:///mlflow.db in the working folder.
@@ -21,7 +21,7 @@ from ragindex._util.distribution import install_line, require_module
 from ragindex._util.redaction import bare_address, hide_secrets
 from ragindex.errors import UsageError
 from ragindex.mlflow_tracing import autolog, check_connection
-from ragindex_eval.mlflow_runs import RunFiles, log_tree
+from ragindex_eval.mlflow.runs import RunFiles, log_tree
 from ragindex_eval.results.model import Study
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ def kill_after_bm25() -> None:
     code = (
         "import os, signal, sys\n"
         "from ragindex.cli.main import run_cli\n"
-        "from ragindex_eval import mlflow_live\n"
+        "from ragindex_eval.mlflow import live as mlflow_live\n"
         "watch = mlflow_live.LiveRuns.watch\n"
         "def die(live, number, dataset, method):\n"
         "    watch(live, number, dataset, method)\n"

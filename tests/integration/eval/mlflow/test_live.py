@@ -11,7 +11,7 @@ from filelock import FileLock
 from mlflow_database import all_runs, parent_of
 
 from ragindex.plugins import registry
-from ragindex_eval import mlflow_live, mlflow_runs
+from ragindex_eval.mlflow import live as mlflow_live
 from ragindex_eval.run.scores import ScoredMethod
 
 COMMAND = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--k", "1")
@@ -116,7 +116,7 @@ def leave_running(monkeypatch: pytest.MonkeyPatch) -> str:
     locks: list[str] = []
     made = mlflow_live.FileLock
     with monkeypatch.context() as patch:
-        patch.setattr(mlflow_runs, "end_tree", lambda *given: None)
+        patch.setattr(mlflow_live, "end_tree", lambda *given: None)
         patch.setattr(mlflow_live, "FileLock", lambda path: (locks.append(str(path)), made(path))[1])
         with pytest.raises(OSError, match="as if killed"):
             run_watched(monkeypatch, stop_after("bm25", OSError("as if killed")))
@@ -162,7 +162,7 @@ def test_tracker_is_opened_within_seconds(tmp_path: Path, monkeypatch: pytest.Mo
     assert limits == [("5", "0")]  # once: a tracker that failed is not used again
 
 
-@pytest.mark.filterwarnings("always::ragindex_eval.mlflow_tracking.TrackingWarning")
+@pytest.mark.filterwarnings("always::ragindex_eval.mlflow.tracking.TrackingWarning")
 def test_a_tracker_that_fails_is_told_once_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/nothing/runs.db")
     done = ragindex(*COMMAND)

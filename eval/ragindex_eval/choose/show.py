@@ -8,11 +8,16 @@ from rich.text import Text
 from ragindex.cli.console import text_table
 from ragindex.index.parts import topological_order, uses_encoder
 from ragindex.types import Usage
+from ragindex_eval.choose.candidates import sort_by_price
+from ragindex_eval.choose.confirmation import judge_confirmation
+from ragindex_eval.choose.recommendation import (
+    Candidate,
+    Confirmation,
+    ConfirmationVerdict,
+    Recommendation,
+    RecommendRules,
+)
 from ragindex_eval.format import describe_lsa, join_names, many, percent, points, short
-from ragindex_eval.recommend.candidates import sort_by_price
-from ragindex_eval.recommend.decide import judge_confirmation
-from ragindex_eval.recommend.rules import RecommendRules
-from ragindex_eval.recommend.values import Candidate, Confirmation, ConfirmationVerdict, Recommendation
 from ragindex_eval.results.model import Interval
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragindex_eval.run.tune import Judged, fit_nested
+from ragindex_eval.choose.tune import Judged, fit_nested
 from ragindex_eval.stats.logistic import JudgedCandidates
 
 KS = (1, 2)

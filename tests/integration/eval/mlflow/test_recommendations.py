@@ -9,7 +9,7 @@ import pytest
 from command_line import QUESTIONS, TEXTS, failed, ragindex, write
 from mlflow_database import all_runs, make_client
 
-from ragindex_eval.mlflow_tracking import TrackingWarning
+from ragindex_eval.mlflow.tracking import TrackingWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
 

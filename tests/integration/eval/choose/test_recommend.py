@@ -19,9 +19,9 @@ from ragindex.index.index import Index
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex_eval.recommend import recommend
-from ragindex_eval.recommend.prices import price_candidates
-from ragindex_eval.recommend.values import Candidate
+from ragindex_eval.choose import recommend
+from ragindex_eval.choose.candidates import price_candidates
+from ragindex_eval.choose.recommendation import Candidate
 from ragindex_eval.run import build_costs, estimate_rest
 from ragindex_eval.run.build_costs import SAMPLED_DOCUMENTS, BuildCosts, estimate_building
 from ragindex_eval.run.estimate_rest import estimate_rest_building
@@ -200,7 +200,7 @@ def test_wrong_rules_are_refused() -> None:
 
 def test_dear_methods_are_tried_on_a_growing_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every method counts as dear but bm25; what is not built over the whole corpus says so, with its figure."""
-    price = recommend._price
+    price = recommend.price_within_rules
 
     def price_alike(*given: Any) -> list[Candidate]:
         """What building takes, whatever this machine does besides."""
@@ -209,7 +209,7 @@ def test_dear_methods_are_tried_on_a_growing_part(monkeypatch: pytest.MonkeyPatc
             for one in price(*given)
         ]
 
-    monkeypatch.setattr(recommend, "_price", price_alike)
+    monkeypatch.setattr(recommend, "price_within_rules", price_alike)
     given = ("world:400", "--methods", "bm25,dense", "--encoder", "lsa:8", "--limit", "40", "--index", "w")
     done = ragindex("recommend", *given, "--json", "-")
     assert done.code == 0, done.err
