@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from ragindex._util.canonical import digest
 from ragindex.types import Query
 from ragindex_eval.choose.recommendation import Candidate, Confirmation, ConfirmationVerdict, RecommendRules
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.records import Interval
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.holdout import (
     HoldoutUse,

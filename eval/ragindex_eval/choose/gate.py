@@ -20,8 +20,9 @@ from ragindex.errors import DataError, UsageError
 from ragindex_eval.format import percent, points, shown
 from ragindex_eval.metrics.retrieval import gold_ranks
 from ragindex_eval.metrics.score import judgements, twins
-from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import Comparison, Interval, MethodResult
+from ragindex_eval.results.files import load_results
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.records import Interval
 from ragindex_eval.stats.enough import FEWEST_DIFFERENCES
 from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.paired_tests import paired_interval

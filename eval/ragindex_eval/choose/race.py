@@ -11,7 +11,8 @@ from ragindex.types import Query
 from ragindex_eval.choose.candidates import require_racing
 from ragindex_eval.choose.recommendation import Candidate, Progress, RaceStep, RecommendRules
 from ragindex_eval.format import many, percent
-from ragindex_eval.results.model import Interval, MethodAnswer
+from ragindex_eval.results.model import MethodAnswer
+from ragindex_eval.results.records import Interval
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.notes import unknown_documents_notes

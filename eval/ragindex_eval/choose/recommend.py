@@ -24,7 +24,7 @@ from ragindex_eval.choose.recommendation import Candidate, Progress, Recommendat
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.records import Interval
 from ragindex_eval.run.conclude import describe_dataset
 from ragindex_eval.run.experiment import Experiment, default_index, load_experiment, prepare_index
 from ragindex_eval.run.holdout import (

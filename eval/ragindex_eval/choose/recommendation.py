@@ -14,8 +14,8 @@ from ragindex.interfaces import Scheme
 from ragindex.plugins.strict_models import Strict
 from ragindex.types import Usage
 from ragindex_eval.metrics.retrieval import metric_names
-from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.results.model import NO_USAGE, DatasetFacts, Interval
+from ragindex_eval.results.model import DatasetFacts
+from ragindex_eval.results.records import NO_USAGE, HoldoutResult, Interval
 
 
 def _rule(metavar: str, help: str, default: Any = None, **limits: Any) -> Any:

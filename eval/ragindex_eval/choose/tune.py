@@ -20,7 +20,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.records import Interval
 from ragindex_eval.run.answers import part_figures
 from ragindex_eval.run.experiment import load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings

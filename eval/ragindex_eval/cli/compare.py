@@ -34,9 +34,8 @@ from ragindex_eval.mlflow.retriever import log_retriever
 from ragindex_eval.mlflow.tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import LATENCY, Comparison, Study
-from ragindex_eval.results.save import save_results
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
 from ragindex_eval.run.compare_runs import compare_runs

@@ -17,8 +17,8 @@ from ragindex._util.canonical import digest
 from ragindex.errors import RagindexError
 from ragindex_eval.mlflow import values
 from ragindex_eval.report.page import save_report
+from ragindex_eval.results.files import save_method, save_results
 from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, Study
-from ragindex_eval.results.save import save_method, save_results
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -15,7 +15,6 @@ from ragindex_eval.metrics import answers
 from ragindex_eval.results.model import (
     COSTS,
     LATENCY,
-    NO_USAGE,
     Comparison,
     DatasetFacts,
     MethodResult,
@@ -23,6 +22,7 @@ from ragindex_eval.results.model import (
     Study,
     headline_metric,
 )
+from ragindex_eval.results.records import NO_USAGE
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput

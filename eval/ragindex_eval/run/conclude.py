@@ -18,16 +18,8 @@ from ragindex_eval.metrics import retrieval, tree_coverage
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.results.model import (
-    NO_USAGE,
-    Comparison,
-    DatasetFacts,
-    MethodResult,
-    describe_failed,
-    sort_methods,
-)
-from ragindex_eval.results.reader_results import ReaderFacts
+from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, describe_failed, sort_methods
+from ragindex_eval.results.records import NO_USAGE, HoldoutResult, ReaderFacts
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.functions import FunctionMethod

@@ -31,8 +31,9 @@ from ragindex.errors import DataError, StoreError
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
-from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import NO_USAGE, MethodResult, Study
+from ragindex_eval.results.files import load_results
+from ragindex_eval.results.model import MethodResult, Study
+from ragindex_eval.results.records import NO_USAGE
 from ragindex_eval.run.ask import failure
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import default_index, folder_name

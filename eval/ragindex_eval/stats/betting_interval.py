@@ -7,7 +7,7 @@ once, so one may look after each, and stop for any reason.
 
 import numpy as np
 
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.records import Interval
 from ragindex_eval.stats.intervals import SampleArray
 from ragindex_eval.stats.race import DecisionArray, capital_growth
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ragindex_eval.format import about_questions, points
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.results.question_plan import QuestionPlan
+from ragindex_eval.results.records import QuestionPlan
 from ragindex_eval.stats.conclusions import leaders, rank_methods
 from ragindex_eval.stats.paired_tests import paired_interval
 from ragindex_eval.stats.power import POWER, count_questions, raise_spread, smallest_difference

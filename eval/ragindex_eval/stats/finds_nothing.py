@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.results.finds_nothing import FindsNothing, QuestionShare
 from ragindex_eval.results.model import MethodResult
+from ragindex_eval.results.records import FindsNothing, QuestionShare
 from ragindex_eval.stats.intervals import LEVEL, SampleArray
 
 FEWEST_OF_EACH = 2

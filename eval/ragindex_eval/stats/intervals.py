@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ragindex_eval.results.model import Interval
+from ragindex_eval.results.records import Interval
 
 SampleArray: TypeAlias = NDArray[np.float64]
 

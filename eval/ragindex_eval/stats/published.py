@@ -4,13 +4,14 @@ import regex
 
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import without_folders
-from ragindex_eval.results.model import Comparison, Interval, MethodResult
-from ragindex_eval.results.published import (
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.records import (
     ComparedCondition,
     ComparedFigure,
     ComparedGain,
     FigureVerdict,
     GainVerdict,
+    Interval,
     PublishedComparison,
 )
 

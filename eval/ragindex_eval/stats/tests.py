@@ -22,11 +22,11 @@ from ragindex_eval.results.model import (
     NAMED,
     NOT_NAMED,
     Breakdown,
-    Interval,
     MethodPair,
     MethodResult,
     Percentiles,
 )
+from ragindex_eval.results.records import Interval
 from ragindex_eval.stats.intervals import SampleArray, cost_interval, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
 

@@ -8,7 +8,8 @@ from markupsafe import Markup
 from ragindex_eval.format import percent, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS, select_shown
 from ragindex_eval.report.plots import svg
-from ragindex_eval.results.model import LATENCY, Comparison, Interval, Latency, MethodResult
+from ragindex_eval.results.model import LATENCY, Comparison, Latency, MethodResult
+from ragindex_eval.results.records import Interval
 from ragindex_eval.stats.conclusions import leaders, middle_k
 
 _MEANINGS = {

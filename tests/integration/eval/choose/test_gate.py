@@ -7,8 +7,8 @@ import pytest
 from command_line import make_desk, ragindex
 from made_comparisons import made
 
+from ragindex_eval.results.files import save_results
 from ragindex_eval.results.model import Study
-from ragindex_eval.results.save import save_results
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from ragindex_eval.export_compared import find_compared
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.tree_coverage import count_coverage
 from ragindex_eval.report.sections import questions as questions_section
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
 from ragindex_eval.run.bounds import GoldPassages
 from ragindex_eval.run.notes import find_near_gold

@@ -23,9 +23,8 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import hops, iterations
 from ragindex_eval.report.sections.table import MetricCell
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
-from ragindex_eval.results.save import save_results
 from ragindex_eval.run.ask import answer_all
 from ragindex_eval.stats import by_iteration as analysis
 

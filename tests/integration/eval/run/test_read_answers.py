@@ -28,9 +28,9 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.mlflow.values import metric_name
 from ragindex_eval.report import page as report
 from ragindex_eval.report.terminal import render_comparison
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study
-from ragindex_eval.results.reader_results import ReaderAnswer
+from ragindex_eval.results.records import ReaderAnswer
 from ragindex_eval.run import scores
 from ragindex_eval.run.bounds import GoldPassages
 from ragindex_eval.run.read_answers import AnswerReader

@@ -8,9 +8,8 @@ from comparing import compare
 
 from ragindex_eval.data.datasets import read_dataset
 from ragindex_eval.report import page as report
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Study
-from ragindex_eval.results.save import save_results
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -26,8 +26,8 @@ from ragindex_eval.choose.recommendation import (
     State,
 )
 from ragindex_eval.choose.show import describe_decision, describe_standing, render_recommendation
-from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.results.model import DatasetFacts, Interval
+from ragindex_eval.results.model import DatasetFacts
+from ragindex_eval.results.records import HoldoutResult, Interval
 from ragindex_eval.run.build_costs import BuildCosts, PartCost
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.stats.betting_interval import betting_interval
@@ -137,7 +137,7 @@ def test_all_confirmations_together_have_the_stated_risk() -> None:
 
 
 def recommendation(candidates: Sequence[Candidate], chosen: str, **values: Any) -> Recommendation:
-    facts = DatasetFacts("notes", 10, 0, "", 100, 100, "")
+    facts = DatasetFacts("notes", "folder", 10, 10, 100, 100, "")
     given = {"decided": True, "rival": "dense", "difference": (-0.01, 0.05), "cheaper": (), "more_questions": {}}
     sizes = {
         "questions": 100,

@@ -11,7 +11,7 @@ from made_comparisons import made
 
 from ragindex_eval.report.sections.enough import render_enough
 from ragindex_eval.report.sections.pairs import render_pairs
-from ragindex_eval.results.question_plan import QuestionPlan
+from ragindex_eval.results.records import QuestionPlan
 from ragindex_eval.stats.enough import plan_questions
 from ragindex_eval.stats.first_sentence import state_conclusion
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests

@@ -11,8 +11,7 @@ from made_comparisons import made
 
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.results.published import ComparedCondition, PublishedComparison
-from ragindex_eval.results.reader_results import ReaderFacts
+from ragindex_eval.results.records import ComparedCondition, PublishedComparison, ReaderFacts
 from ragindex_eval.stats.published import compare_published, judge_figure, judge_gain
 
 # 20 questions; the differences of a and b are fifteen times 1 and five times 0, so both intervals are known to hold

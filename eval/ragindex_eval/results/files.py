@@ -1,4 +1,4 @@
-"""The files of a study, for other programs to read: rankings and gold in TREC formats, figures as JSON.
+"""The files of a study: rankings and gold in TREC formats, figures as JSON, which are read back as the same values.
 
     comparison.json               the figures of all methods; the schema of --json
     questions.jsonl               one line per question: text, gold, kind
@@ -12,22 +12,27 @@ study.json lists the comparisons. If there are several, each has its own folder 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import regex
+from pydantic import ValidationError
 
 from ragindex._util.canonical import digest
 from ragindex._util.durable_files import HASH_DIGITS
 from ragindex._util.ids import escape_field
-from ragindex.errors import StoreError
-from ragindex_eval.data.gold import Gold
+from ragindex.errors import DataError, StoreError
+from ragindex.types import Query
+from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
 from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
-from ragindex_eval.results.json_values import answer_to_json
-from ragindex_eval.results.model import RESULT_SCHEMA, Comparison, MethodAnswer, MethodResult, Study
+from ragindex_eval.results.model import LATENCY, RESULT_SCHEMA, Comparison, MethodAnswer, MethodResult, Study
+
+_ANSWER_FILES = {"methods": "per_query.jsonl", "bounds": "bounds.jsonl", "failed": "failed.jsonl"}
+"""The files with the answers of methods, by the field of comparison.json that has their figures."""
 
 
 def save_results(study: Study, folder: Path) -> Mapping[str, str]:
@@ -85,12 +90,10 @@ def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
     files: dict[str, Iterable[str]] = {
         "comparison.json": [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)],
         "questions.jsonl": _question_lines(comparison),
-        "per_query.jsonl": _answer_lines(comparison, comparison.methods),
     }
-    if comparison.bounds:
-        files["bounds.jsonl"] = _answer_lines(comparison, comparison.bounds)
-    if comparison.failed:
-        files["failed.jsonl"] = _answer_lines(comparison, comparison.failed)
+    for group, name in _ANSWER_FILES.items():
+        if group == "methods" or getattr(comparison, group):
+            files[name] = _answer_lines(comparison, getattr(comparison, group))
     runs = {_run_name(method.label): _trec_run(comparison, method) for method in comparison.methods}
     return {**files, **_qrels_file(comparison), **runs}
 
@@ -194,7 +197,7 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
                 "latency_ms": method.latency.per_query.get(query.id),
                 "reference_ms": method.latency.reference.get(query.id),
                 "error": method.failures.get(query.id),
-                **{name: value for name, value in answer_to_json(answer).items() if name not in ("query_id", "error")},
+                **{name: value for name, value in answer.to_json().items() if name not in ("query_id", "error")},
             }
             yield json.dumps(line, ensure_ascii=False)
 
@@ -224,3 +227,147 @@ def _write(path: Path, lines: Iterable[str]) -> str:
             file.write(content)
     partial.replace(path)
     return hashed.hexdigest()[:HASH_DIGITS]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def load_results(folder: Path) -> Study:
+    """Load the study that `save_results` wrote into a folder. Raises DataError if files are missing or incomplete.
+
+    For a method whose ranking depends on k, the files hold only the answers at the largest k.
+    """
+    value = _read_object(folder / "study.json")
+    try:
+        comparisons = tuple(_load_comparison(folder / name) for name in value["comparisons"])
+        return Study(value["name"], comparisons, value["command"], value.get("started", ""), value.get("seconds", 0.0))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            "the files that ragindex compare --out writes", _describe_mistake(error), path=folder
+        ) from error
+
+
+def _describe_mistake(error: Exception) -> str:
+    """Return what is wrong with the values of files: the key that is missing, or the first value that is wrong."""
+    if isinstance(error, KeyError):
+        return f"none under the key {error}"
+    if not isinstance(error, ValidationError):
+        return f"others ({error})"
+    mistake = error.errors()[0]
+    place = ".".join(map(str, mistake["loc"]))
+    return f"none under the key {place!r}" if mistake["type"] == "missing" else f"others ({place}: {mistake['msg']})"
+
+
+def _load_comparison(folder: Path) -> Comparison:
+    value = _read_object(folder / "comparison.json")
+    questions = list(_read_lines(folder / "questions.jsonl"))
+    ids = [question["query"] for question in questions]
+    answers = {
+        group: _read_by_method(folder / file) if value.get(group) else {} for group, file in _ANSWER_FILES.items()
+    }
+    for label, lines in answers["methods"].items():
+        if [line["query"] for line in lines] != ids:
+            expected = f"a line for each of {len(ids)} questions and {label}"
+            raise DataError(expected, f"{len(lines)}, or others", path=folder / _ANSWER_FILES["methods"])
+    gold = {question["query"]: _read_gold(question) for question in questions if question["gold"] is not None}
+    return Comparison.from_json(
+        {
+            **value,
+            **{
+                group: [
+                    _add_answers(method, by_label[method["label"]], value["ks"][-1]) for method in value.get(group, ())
+                ]
+                for group, by_label in answers.items()
+            },
+            "queries": [Query(question["query"], question["question"]) for question in questions],
+            "gold": gold or None,
+            "titles": {id: title for question in questions for id, title in question["titles"].items()},
+            "near_gold": {
+                question["query"]: question["near_gold"] for question in questions if "near_gold" in question
+            },
+            "read_shares": {
+                id: share for question in questions for id, share in question.get("read_shares", {}).items()
+            },
+        }
+    )
+
+
+def _add_answers(method: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], k: int) -> dict[str, Any]:
+    """Return the JSON of a method with what the lines of its answers hold."""
+    times, reference = (
+        {line["query"]: line[name] for line in lines if line[name] is not None}
+        for name in ("latency_ms", "reference_ms")
+    )
+    return {
+        **method,
+        LATENCY: {**method[LATENCY], "per_query": times, "reference": reference},
+        "answers": {k: [{**line, "query_id": line["query"]} for line in lines]},
+        "per_query": {line["query"]: line["metrics"] for line in lines if line["metrics"]},
+    }
+
+
+def _read_by_method(file: Path) -> dict[str, list[dict[str, Any]]]:
+    return {label: list(lines) for label, lines in groupby(_read_lines(file), lambda line: line["method"])}
+
+
+def _read_gold(line: Mapping[str, Any]) -> Gold:
+    parts = (SubQuestion(part["question"], tuple(part["answers"])) for part in line.get("sub_questions", ()))
+    evidence = (
+        EvidencePlace(doc_id, tuple((start, end) for start, end in words))
+        for doc_id, *words in line.get("evidence", ())
+    )
+    return Gold(
+        frozenset(line["gold"]),
+        tuple(line["answers"]),
+        line["kind"],
+        line["source_id"],
+        line["gold"],
+        line["twins"],
+        tuple(line.get("options", ())),
+        tuple(parts),
+        evidence=tuple(evidence),
+        alternatives=frozenset(line.get("alternatives", ())),
+        answerable=line.get("answerable", True),
+        own_document=line.get("own_document", ""),
+    )
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"), parse_constant=_reject_constant)
+    except OSError as error:
+        raise DataError(
+            "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
+        ) from error
+    except ValueError as error:
+        raise DataError("JSON", str(error), path=path) from error
+    if not isinstance(value, dict) or value.get("schema") != RESULT_SCHEMA:
+        version = value.get("schema") if isinstance(value, dict) else type(value).__name__
+        hint = "run the comparison again" if isinstance(version, int) and version < RESULT_SCHEMA else "update ragindex"
+        raise DataError(f"results of schema {RESULT_SCHEMA}", f"{version!r}; {hint}", path=path)
+    return value
+
+
+def _reject_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8", errors="surrogatepass") as file:
+            for number, line in enumerate(file, start=1):
+                yield _parse_line(line, path, number)
+    except OSError as error:
+        raise DataError(
+            "a folder that ragindex compare --out wrote", error.strerror or str(error), path=path
+        ) from error
+
+
+def _parse_line(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        value = json.loads(line, parse_constant=_reject_constant)
+    except ValueError as error:
+        raise DataError("a JSON object a line", str(error), path=path, line=number) from error
+    if not isinstance(value, dict):
+        raise DataError("a JSON object a line", type(value).__name__, path=path, line=number)
+    return value
