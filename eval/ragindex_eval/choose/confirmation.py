@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from ragindex._util.canonical import digest
 from ragindex.types import Query
 from ragindex_eval.choose.recommendation import Candidate, Confirmation, ConfirmationVerdict, RecommendRules
-from ragindex_eval.results.records import Interval
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.holdout import (
     HoldoutUse,
@@ -20,7 +19,7 @@ from ragindex_eval.run.holdout import (
     record_use,
 )
 from ragindex_eval.run.scores import compare_scores
-from ragindex_eval.stats.intervals import LEVEL
+from ragindex_eval.stats.intervals import LEVEL, Interval
 
 KEPT_FROM = 200
 """With fewer questions than these, all are raced on."""

@@ -17,14 +17,13 @@ import numpy as np
 from ragindex._util.text import many
 from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import DataError, UsageError
+from ragindex_eval.conclusions.questions import FEWEST_DIFFERENCES
 from ragindex_eval.format import percent, points, shown
 from ragindex_eval.metrics.retrieval import gold_ranks
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.results.records import Interval
-from ragindex_eval.stats.enough import FEWEST_DIFFERENCES
-from ragindex_eval.stats.intervals import SampleArray
+from ragindex_eval.stats.intervals import Interval, SampleArray
 from ragindex_eval.stats.paired_tests import paired_interval
 from ragindex_eval.stats.power import count_questions
 

@@ -12,14 +12,12 @@ from ragindex_eval.choose.candidates import require_racing
 from ragindex_eval.choose.recommendation import Candidate, Progress, RaceStep, RecommendRules
 from ragindex_eval.format import many, percent
 from ragindex_eval.results.model import MethodAnswer
-from ragindex_eval.results.records import Interval
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.notes import unknown_documents_notes
 from ragindex_eval.run.scores import ask_scored
-from ragindex_eval.stats.betting_interval import betting_interval, is_below
-from ragindex_eval.stats.intervals import SampleArray
-from ragindex_eval.stats.race import RaceRules, capital_growth, run_races
+from ragindex_eval.stats.intervals import Interval, SampleArray
+from ragindex_eval.stats.race import RaceRules, betting_interval, capital_growth, is_below, run_races
 
 MOST_QUESTIONS = 20_000  # more are never proposed
 

@@ -21,10 +21,10 @@ from ragindex_eval.choose.confirmation import confirm, split_questions
 from ragindex_eval.choose.costs import TIMED, build_candidates, time_candidates
 from ragindex_eval.choose.race import choose, find_pareto, more_questions, race_candidates, recall_interval
 from ragindex_eval.choose.recommendation import Candidate, Progress, Recommendation, RecommendRules
+from ragindex_eval.conclusions.questions import describe_more_questions
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.records import Interval
 from ragindex_eval.run.conclude import describe_dataset
 from ragindex_eval.run.experiment import Experiment, default_index, load_experiment, prepare_index
 from ragindex_eval.run.holdout import (
@@ -38,10 +38,8 @@ from ragindex_eval.run.holdout import (
     use_holdout,
 )
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.stats.betting_interval import betting_interval
-from ragindex_eval.stats.enough import describe_more_questions
-from ragindex_eval.stats.intervals import SampleArray
-from ragindex_eval.stats.race import count_level_questions
+from ragindex_eval.stats.intervals import Interval, SampleArray
+from ragindex_eval.stats.race import betting_interval, count_level_questions
 
 
 def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:

@@ -15,7 +15,8 @@ from ragindex.plugins.strict_models import Strict
 from ragindex.types import Usage
 from ragindex_eval.metrics.retrieval import metric_names
 from ragindex_eval.results.model import DatasetFacts
-from ragindex_eval.results.records import NO_USAGE, HoldoutResult, Interval
+from ragindex_eval.results.records import NO_USAGE, HoldoutResult
+from ragindex_eval.stats.intervals import Interval
 
 
 def _rule(metavar: str, help: str, default: Any = None, **limits: Any) -> Any:

@@ -18,7 +18,7 @@ from ragindex_eval.choose.recommendation import (
     RecommendRules,
 )
 from ragindex_eval.format import describe_lsa, join_names, many, percent, points, short
-from ragindex_eval.results.records import Interval
+from ragindex_eval.stats.intervals import Interval
 
 
 def render_recommendation(recommendation: Recommendation, rules: RecommendRules) -> RenderableType:

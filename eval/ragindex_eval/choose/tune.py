@@ -20,11 +20,10 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.records import Interval
 from ragindex_eval.run.answers import part_figures
 from ragindex_eval.run.experiment import load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.stats.intervals import LEVEL
+from ragindex_eval.stats.intervals import LEVEL, Interval
 from ragindex_eval.stats.logistic import JudgedCandidates, fit_weights, recall_at
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 

@@ -27,6 +27,8 @@ from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
 from ragindex.index.manifest import require_manifest, write_command
 from ragindex_eval.cli.settings_options import settings_group
+from ragindex_eval.conclusions.first_sentence import list_close_leaders
+from ragindex_eval.conclusions.leaders import better, leaders, rank_methods
 from ragindex_eval.export_compared import export_compared, find_compared
 from ragindex_eval.format import join_names
 from ragindex_eval.mlflow.live import LiveRuns, record_live
@@ -36,6 +38,7 @@ from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import LATENCY, Comparison, Study
+from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
 from ragindex_eval.run.compare_runs import compare_runs
@@ -50,9 +53,6 @@ from ragindex_eval.run.thresholds import (
     require_answers,
     require_reached,
 )
-from ragindex_eval.stats.conclusions import better, leaders, rank_methods
-from ragindex_eval.stats.first_sentence import list_close_leaders
-from ragindex_eval.stats.seeds import study_to_json
 
 _DEMO, _DEMO_QUESTIONS = "world:1k", 200
 _DEMO_METHODS = "bm25,dense,hybrid,composed,links,ircot"

@@ -29,7 +29,6 @@ from ragindex_eval.results.records import (
     NO_USAGE,
     FindsNothing,
     HoldoutResult,
-    Interval,
     PublishedComparison,
     QuestionPlan,
     ReaderAnswer,
@@ -39,6 +38,7 @@ from ragindex_eval.results.records import (
     make_adapter,
     mean_reading_costs,
 )
+from ragindex_eval.stats.intervals import Interval
 
 RESULT_SCHEMA = 7
 """The version of the schema; it is increased when the meaning of a field changes."""

@@ -4,7 +4,6 @@ Each value is a pydantic dataclass: what is read from a file is checked, and it 
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import TypeAdapter
@@ -13,16 +12,19 @@ from pydantic.dataclasses import dataclass
 from ragindex._util.text import many
 from ragindex.types import Usage
 from ragindex_eval.format import percent, points
+from ragindex_eval.stats.intervals import Interval
 
-Interval: TypeAlias = tuple[float, float]
-"""The low and the high end of a 95 % interval."""
 NO_USAGE = Usage()
 
 
-@cache
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
 def make_adapter(kind: type[Any]) -> TypeAdapter[Any]:
     """Return what converts values of a type to JSON and back."""
-    return TypeAdapter(kind)
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 class ResultValue:

@@ -20,9 +20,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ragindex_eval.results.records import Interval
-
 SampleArray: TypeAlias = NDArray[np.float64]
+"""One value per question."""
+Interval: TypeAlias = tuple[float, float]
+"""The low and the high end of a 95 % interval."""
 
 RESAMPLES = 10_000
 LEVEL = 0.05

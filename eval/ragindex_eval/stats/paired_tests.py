@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ragindex_eval.results.records import Interval
-from ragindex_eval.stats.intervals import LEVEL, RESAMPLES, SampleArray
+from ragindex_eval.stats.intervals import LEVEL, RESAMPLES, Interval, SampleArray
 
 _EQUAL = 1e-9  # differences smaller than this share of the values are rounding
 

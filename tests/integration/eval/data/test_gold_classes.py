@@ -22,6 +22,7 @@ from ragindex.errors import DataError, UsageError
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
+from ragindex_eval.conclusions import iterations as by_iteration
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.data.gold import Gold
@@ -33,7 +34,6 @@ from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
 from ragindex_eval.run.bounds import GoldPassages
 from ragindex_eval.run.notes import find_near_gold
-from ragindex_eval.stats import by_iteration
 
 GAIN = "stands in several documents: found with the first of them, and the others gain nothing"
 KS = (1, 2, 3, 5)

@@ -15,7 +15,7 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
 from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.stats.seeds import study_to_json
+from ragindex_eval.results.seeds import study_to_json
 
 DOCUMENTS = (
     Document("anna", "Grey Anna", "Grey Anna is the highest hill of the north."),

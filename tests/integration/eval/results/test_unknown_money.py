@@ -24,6 +24,7 @@ from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.prices import Prices
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
+from ragindex_eval.conclusions.leaders import differ
 from ragindex_eval.mlflow.values import method_metrics
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import figures
@@ -31,10 +32,9 @@ from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.results.records import ReaderAnswer, mean_reading_costs
+from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import answers_file
 from ragindex_eval.run import ask as asking
-from ragindex_eval.stats.conclusions import differ
-from ragindex_eval.stats.seeds import study_to_json
 
 COUNT = 40
 

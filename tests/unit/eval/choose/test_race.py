@@ -26,13 +26,13 @@ from ragindex_eval.choose.recommendation import (
     State,
 )
 from ragindex_eval.choose.show import describe_decision, describe_standing, render_recommendation
+from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.results.model import DatasetFacts
-from ragindex_eval.results.records import HoldoutResult, Interval
+from ragindex_eval.results.records import HoldoutResult
 from ragindex_eval.run.build_costs import BuildCosts, PartCost
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.stats.betting_interval import betting_interval
-from ragindex_eval.stats.first_sentence import state_conclusion
-from ragindex_eval.stats.race import count_level_questions
+from ragindex_eval.stats.intervals import Interval
+from ragindex_eval.stats.race import betting_interval, count_level_questions
 
 
 def candidate(label: str, state: State = "racing", score: float = 0.5, **costs: Any) -> Candidate:

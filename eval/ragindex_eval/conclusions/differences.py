@@ -26,8 +26,7 @@ from ragindex_eval.results.model import (
     MethodResult,
     Percentiles,
 )
-from ragindex_eval.results.records import Interval
-from ragindex_eval.stats.intervals import SampleArray, cost_interval, mean_interval, percentile_interval
+from ragindex_eval.stats.intervals import Interval, SampleArray, cost_interval, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import PairedTests, paired_interval, run_paired_tests
 
 _HOPS = regex.compile(r"(\d+)[ -]?hop")

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from ragindex.types import Usage
+from ragindex_eval.conclusions.leaders import FEW, agreement, better, leaders, middle_k, rank_methods
+from ragindex_eval.conclusions.questions import describe_more_questions, list_differences
 from ragindex_eval.format import join_names, percent, points, short
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, describe_failed
-from ragindex_eval.stats.conclusions import FEW, agreement, better, leaders, middle_k, rank_methods
-from ragindex_eval.stats.enough import describe_more_questions, list_differences
 
 
 def state_conclusion(comparison: Comparison) -> str:

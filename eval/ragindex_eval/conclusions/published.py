@@ -11,9 +11,9 @@ from ragindex_eval.results.records import (
     ComparedGain,
     FigureVerdict,
     GainVerdict,
-    Interval,
     PublishedComparison,
 )
+from ragindex_eval.stats.intervals import Interval
 
 _RULES = "rules"
 

@@ -9,13 +9,13 @@ from bs4 import BeautifulSoup
 from made_comparisons import made
 from rich.console import Console
 
+from ragindex_eval.conclusions.first_sentence import state_conclusion
+from ragindex_eval.conclusions.leaders import DRIFT, differ
 from ragindex_eval.mlflow.values import method_metrics
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import pairs
 from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.model import LATENCY, Comparison, Study
-from ragindex_eval.stats.conclusions import DRIFT, differ
-from ragindex_eval.stats.first_sentence import state_conclusion
 from ragindex_eval.stats.intervals import LEVEL
 
 EQUAL = {"a": [1.0, 0.0] * 100, "b": [1.0, 0.0] * 100}

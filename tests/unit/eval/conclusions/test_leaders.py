@@ -5,8 +5,8 @@ from made_comparisons import made
 from scipy import stats
 
 from ragindex.types import Usage
+from ragindex_eval.conclusions.differences import hops
 from ragindex_eval.results.model import LATENCY
-from ragindex_eval.stats.tests import hops
 
 
 def test_a_pair_by_hand() -> None:

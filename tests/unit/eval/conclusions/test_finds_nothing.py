@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from made_comparisons import answered
 
+from ragindex_eval.conclusions.questions import choose_threshold, measure_finds_nothing
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.model import MethodAnswer, SavedHit
 from ragindex_eval.results.records import FindsNothing
-from ragindex_eval.stats.finds_nothing import choose_threshold, measure_finds_nothing
 
 NOTHING = -np.inf
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from made_comparisons import made
 
+from ragindex_eval.conclusions.first_sentence import state_conclusion
+from ragindex_eval.conclusions.questions import plan_questions
 from ragindex_eval.report.sections.enough import render_enough
 from ragindex_eval.report.sections.pairs import render_pairs
 from ragindex_eval.results.records import QuestionPlan
-from ragindex_eval.stats.enough import plan_questions
-from ragindex_eval.stats.first_sentence import state_conclusion
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_eval.stats.power import count_questions, raise_spread, smallest_difference
 

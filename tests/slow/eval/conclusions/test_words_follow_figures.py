@@ -10,10 +10,10 @@ from made_comparisons import made
 
 from examples import examples
 from ragindex.types import Usage
+from ragindex_eval.conclusions.first_sentence import state_conclusion
+from ragindex_eval.conclusions.leaders import DRIFT, better, leaders
 from ragindex_eval.report.sections import pairs, table
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison
-from ragindex_eval.stats.conclusions import DRIFT, better, leaders
-from ragindex_eval.stats.first_sentence import state_conclusion
 from ragindex_eval.stats.intervals import LEVEL
 
 FASTER = re.compile(

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_comparisons import made
 
+from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import ComparedCondition, PublishedComparison, ReaderFacts
-from ragindex_eval.stats.published import compare_published, judge_figure, judge_gain
 
 # 20 questions; the differences of a and b are fifteen times 1 and five times 0, so both intervals are known to hold
 # their mean and to leave out 0; a and c are equal.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ragindex_eval.stats.betting_interval import betting_interval, is_below
+from ragindex_eval.stats.race import betting_interval, is_below
 
 
 def test_mean_stays_inside_after_every_question() -> None:

@@ -8,11 +8,11 @@ from made_comparisons import made
 from scipy import stats
 
 from ragindex.types import Usage
+from ragindex_eval.conclusions.first_sentence import state_conclusion
+from ragindex_eval.conclusions.leaders import agreement, differ, leaders, overlap
+from ragindex_eval.conclusions.questions import count_more_questions
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import LATENCY
-from ragindex_eval.stats.conclusions import agreement, differ, leaders, overlap
-from ragindex_eval.stats.enough import count_more_questions
-from ragindex_eval.stats.first_sentence import state_conclusion
 
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40
 FAST, SLOW = [1.0 + n / 1000 for n in range(40)], [4.0 + n / 1000 for n in range(40)]
