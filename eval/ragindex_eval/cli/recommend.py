@@ -29,8 +29,8 @@ from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex_eval.choose.candidates import DEFAULT, choose_candidates
-from ragindex_eval.choose.recommend import Progress, recommend
-from ragindex_eval.choose.recommendation import LARGER_BUDGET, Recommendation, RecommendRules, make_rules
+from ragindex_eval.choose.recommend import recommend
+from ragindex_eval.choose.recommendation import LARGER_BUDGET, Progress, Recommendation, RecommendRules, make_rules
 from ragindex_eval.choose.show import describe_standing, render_recommendation
 from ragindex_eval.cli.settings_options import (
     OPENING,

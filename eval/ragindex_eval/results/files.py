@@ -181,6 +181,7 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
     """Yield one JSON object per method and question: the question, its gold, the hits and the scores."""
     asked = {query.id: query for query in comparison.queries}
     for method in methods:
+        failures = method.failures
         for answer in method.final:
             query = asked[answer.query_id]
             gold = None if comparison.gold is None else comparison.gold.get(query.id)
@@ -196,7 +197,7 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
                 "metrics": method.per_query.get(query.id, {}),
                 "latency_ms": method.latency.per_query.get(query.id),
                 "reference_ms": method.latency.reference.get(query.id),
-                "error": method.failures.get(query.id),
+                "error": failures.get(query.id),
                 **{name: value for name, value in answer.to_json().items() if name not in ("query_id", "error")},
             }
             yield json.dumps(line, ensure_ascii=False)

@@ -24,9 +24,9 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.format import count_known
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.evidence import TokensToRecall
-from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.results.records import (
     NO_USAGE,
+    Coverage,
     FindsNothing,
     HoldoutResult,
     PublishedComparison,

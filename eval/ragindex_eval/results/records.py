@@ -3,7 +3,7 @@
 Each value is a pydantic dataclass: what is read from a file is checked, and it is written as it is declared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import TypeAdapter
@@ -284,3 +284,39 @@ class PublishedComparison(ResultValue):
 
 def _between(low: float, high: float) -> str:
     return f"{points(low).removeprefix('+')} to {points(high).removeprefix('+')}"
+
+
+# ---------------------------------------------------------------- trees of summaries
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping(ResultValue):
+    """Coverage of one grouping of documents.
+
+    `documents` is the mean number of documents per cluster. `pairs` counts the gold pairs that the grouping covers, and
+    `also` those of them that another grouping covers too, by its name. `chance` is the expected coverage of random
+    pairs: the share of all pairs of documents that are in a cluster together. It is an upper bound, because a pair
+    counts once for each cluster that holds it. `candidate_pairs` counts the covered pairs of candidates.
+    """
+
+    name: str
+    clusters: int
+    documents: float
+    chance: float
+    pairs: int
+    also: Mapping[str, int]
+    candidate_pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage(ResultValue):
+    """Coverage of the distinct gold pairs by all groupings; `pools` maps methods to the number of nodes they search.
+
+    `candidate_pairs` is the number of distinct pairs of candidates, 0 if the benchmark lists none.
+    """
+
+    questions: int
+    pairs: int
+    groupings: tuple[Grouping, ...]
+    pools: Mapping[str, int]
+    candidate_pairs: int = 0

@@ -17,12 +17,13 @@ from ragindex_eval.conclusions.published import compare_published
 from ragindex_eval.conclusions.questions import measure_finds_nothing, plan_questions
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.metrics import retrieval, tree_coverage
+from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, describe_failed, sort_methods
 from ragindex_eval.results.records import NO_USAGE, HoldoutResult, ReaderFacts
+from ragindex_eval.run import tree_coverage
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.functions import FunctionMethod

@@ -7,13 +7,11 @@ takes as gold clusters the supporting documents ("supporting only"), and all can
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from ragindex.filters import All, Range, Terms
 from ragindex.index.index import Index
@@ -27,54 +25,9 @@ from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import label
 from ragindex_eval.metrics.retrieval import NO_TWINS
+from ragindex_eval.results.records import Coverage, Grouping
 
 DocumentPair: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """Coverage of one grouping of documents.
-
-    `documents` is the mean number of documents per cluster. `pairs` counts the gold pairs that the grouping covers, and
-    `also` those of them that another grouping covers too, by its name. `chance` is the expected coverage of random
-    pairs: the share of all pairs of documents that are in a cluster together. It is an upper bound, because a pair
-    counts once for each cluster that holds it. `candidate_pairs` counts the covered pairs of candidates.
-    """
-
-    name: str
-    clusters: int
-    documents: float
-    chance: float
-    pairs: int
-    also: Mapping[str, int]
-    candidate_pairs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Coverage of the distinct gold pairs by all groupings; `pools` maps methods to the number of nodes they search.
-
-    `candidate_pairs` is the number of distinct pairs of candidates, 0 if the benchmark lists none.
-    """
-
-    questions: int
-    pairs: int
-    groupings: tuple[Grouping, ...]
-    pools: Mapping[str, int]
-    candidate_pairs: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert to the JSON object that `from_json` reads."""
-        value: dict[str, Any] = _JSON.dump_python(self, mode="json")
-        return value
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Coverage":
-        """Read a JSON object. Raises ValueError if it does not describe a coverage."""
-        return _JSON.validate_python(value)
-
-
-_JSON = TypeAdapter(Coverage)
 
 
 def measure_coverage(

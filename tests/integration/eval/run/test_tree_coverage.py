@@ -12,9 +12,10 @@ from made_trees import Compass, around, at
 from ragindex.index.index import Index
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.plugins import registry
-from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, count_coverage, measure_coverage
 from ragindex_eval.report.sections import coverage
 from ragindex_eval.report.sections.coverage import CoverageRow, PoolRow, efficiency
+from ragindex_eval.results.records import Coverage, Grouping
+from ragindex_eval.run.tree_coverage import count_coverage, measure_coverage
 
 ALIKE = [["a", "b", "c"], ["c", "d"]]
 RELATED = [["a", "d"], ["b", "a"], ["e"]]
