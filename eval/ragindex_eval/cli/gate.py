@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ragindex._util.text import first_names
-from ragindex.cli.approval import Approval, ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -19,7 +19,7 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import Approval, ConsentFlags, JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
 from ragindex.index.renames import read_renames
 from ragindex_eval.choose.gate import (

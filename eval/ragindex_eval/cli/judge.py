@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ragindex._util.distribution import require_all_installed
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -23,7 +23,7 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import Approval, ConsentFlags, JsonOption
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
 from ragindex_eval.cli.settings_options import OPENING, READING, list_reading_options, settings_group
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -23,7 +23,7 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import ConsentFlags, JsonOption
 from ragindex.errors import BudgetError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index

@@ -13,7 +13,7 @@ from ragindex.cli.options import JsonOption
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.format import percent, shown
 from ragindex_eval.report.sections.table import metrics_shown
-from ragindex_eval.results.files import load_results
+from ragindex_eval.results.files import RESULTS, load_results
 from ragindex_eval.results.model import Comparison, SavedHit, headline_metric
 from ragindex_eval.results.questions import (
     QuestionAnswer,
@@ -21,7 +21,6 @@ from ragindex_eval.results.questions import (
     find_question_result,
     list_question_results,
 )
-from ragindex_eval.run.rerun import RESULTS
 
 _QUESTION, _TITLE = 60, 60  # characters
 

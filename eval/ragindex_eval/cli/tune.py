@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex._util.durable_files import write_file
-from ragindex.cli.approval import ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -21,7 +21,7 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import ConsentFlags, JsonOption
 from ragindex.corpus.judgements import question_id
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex.plugins import registry

@@ -29,8 +29,9 @@ from ragindex_eval.mlflow.tracking import (
     tracker_errors,
     tracking_uri,
 )
+from ragindex_eval.results.files import RESULTS
 from ragindex_eval.run.conclude import make_result
-from ragindex_eval.run.rerun import RESULTS, settings_digest
+from ragindex_eval.run.rerun import settings_digest
 from ragindex_eval.run.scores import ScoredMethod
 from ragindex_eval.run.settings import CompareSettings
 

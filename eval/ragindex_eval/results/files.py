@@ -31,8 +31,24 @@ from ragindex_eval.metrics.retrieval import ranking, standing
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.model import LATENCY, RESULT_SCHEMA, Comparison, MethodAnswer, MethodResult, Study
 
+RESULTS, REPORT_FILE = Path("ragindex-results"), "report.html"
+"""The folder of all results if `--out` names no other one, and the name of a report in its folder."""
 _ANSWER_FILES = {"methods": "per_query.jsonl", "bounds": "bounds.jsonl", "failed": "failed.jsonl"}
 """The files with the answers of methods, by the field of comparison.json that has their figures."""
+
+
+def folder_name(name: str) -> str:
+    """Return a name with the characters that are unsafe in a folder name replaced."""
+    return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
+
+
+def remove_records(folder: Path) -> None:
+    """Remove the records in a results folder, before its results are written anew. Raises StoreError."""
+    for path in folder.glob("inputs-*.json"):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path} could not be removed: {error.strerror or error}.") from error
 
 
 def save_results(study: Study, folder: Path) -> Mapping[str, str]:
