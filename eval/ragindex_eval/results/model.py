@@ -3,6 +3,7 @@
 `RESULT_SCHEMA` is its version. `ragindex_eval.results.files` writes and reads the files.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from statistics import fmean, stdev
@@ -67,11 +68,12 @@ SavedUsage: TypeAlias = Annotated[Usage, PlainSerializer(_write_usage), BeforeVa
 """Tokens and money, as files hold them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedHit(ResultValue):
+@dataclasses.dataclass(frozen=True, slots=True)
+class SavedHit:
     """The parts of a hit that metrics need; the first few also have title and beginning of the text.
 
-    `tokens` is the estimated number of tokens of its title and text.
+    `tokens` is the estimated number of tokens of its title and text. It is checked when it is read from a file, and not
+    when it is made, which happens ten thousand times.
     """
 
     id: str
