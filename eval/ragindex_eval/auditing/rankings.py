@@ -1,6 +1,6 @@
 """Ranking files under audit: what they lack, ties that decide a figure, gold that nobody finds, and paired tests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from math import ceil, isinf
@@ -149,11 +149,13 @@ def _score_question(ids: Sequence[str], gold: Mapping[str, int], metric: str, k:
     return retrieval.score_hits([(id,) for id in ids], gold, [k])[metric] if gold else 0.0
 
 
-def _order(ranked: Iterable[tuple[str, float]], gold: Mapping[str, int], ties: int | None) -> list[str]:
-    if ties is None:
+def _order(ranked: Sequence[tuple[str, float]], gold: Mapping[str, int], ties: int | None) -> list[str]:
+    with np.errstate(over="ignore"):  # as trec_eval keeps scores
+        scores = np.array([score for _, score in ranked], dtype=np.float32).tolist()
+    if ties is None or len(set(scores)) == len(scores):
         return [id for id, _ in ranked]
-    single = [(float(np.float32(score)), ties * gold.get(id, 0), id) for id, score in ranked]
-    return [id for _, _, id in sorted(single, key=lambda entry: (-entry[0], -entry[1]))]
+    entries = [(-score, -ties * gold.get(id, 0), id) for (id, _), score in zip(ranked, scores, strict=True)]
+    return [id for _, _, id in sorted(entries, key=lambda entry: entry[:2])]
 
 
 def _audit_run(
@@ -184,7 +186,7 @@ def _audit_run(
     )
 
 
-def _audit_pairs(names: Sequence[str], values: SampleArray) -> Iterable[AuditedPair]:
+def _audit_pairs(names: Sequence[str], values: SampleArray) -> Iterator[AuditedPair]:
     both = list(combinations(range(len(names)), 2))
     if not both:
         return
