@@ -16,6 +16,7 @@ from ragindex_eval.stats.printed_means import (
     BINARY,
     GRADED,
     PairBounds,
+    Plausible,
     bound_p,
     fitting_counts,
     most_disagreements,
@@ -34,6 +35,8 @@ VERDICTS: dict[Verdict, str] = {
     "unlikely": "not significant at any plausible correlation",
     "impossible": "not significant, however the questions fell",
 }
+_ROUNDED = 0.011  # two shares of the same questions that are printed in whole percent differ from 1 by at most this
+_DIVIDED = Plausible((-1.0, -1.0), (1.0, 1.0))
 _FEWEST_DIVISIONS = 20  # a number of questions of whose multiples a figure may be is looked for up to this many times n
 
 
@@ -153,12 +156,15 @@ def _audit_claim(first: Figure, second: Figure, comparisons: int) -> Claim:
         raise UsageError(f"{first.method!r} and {second.method!r} must be of the same questions. Got {counts}.")
     level = LEVEL / comparisons
     bounds = bound_p(first.mean, second.mean)
-    assumed = BINARY if bounds.exact is not None else GRADED
+    divided = bounds.exact is not None and _divide_questions(first, second)
+    if divided and bounds.exact is not None:
+        bounds = PairBounds(bounds.most, bounds.most, (bounds.exact[1], bounds.exact[1]))
+    assumed = _DIVIDED if divided else BINARY if bounds.exact is not None else GRADED
     p = plausible_p(first.mean, second.mean, assumed)
-    verdict = _judge(bounds, p, level)
-    possible = verdict != "impossible"
-    most = min(most_disagreements(first.mean, second.mean, level), first.mean.questions)
     needed = needed_questions(first.mean.value, second.mean.value, assumed, comparisons)
+    verdict = _judge(bounds, p, level)
+    possible = verdict != "impossible" and not divided
+    most = min(most_disagreements(first.mean, second.mean, level), first.mean.questions)
     return Claim(
         data=first.data,
         metric=first.metric.name,
@@ -176,6 +182,11 @@ def _audit_claim(first: Figure, second: Figure, comparisons: int) -> Claim:
         needed_questions=(_whole(needed[0]), _whole(needed[1])),
         verdict=verdict,
     )
+
+
+def _divide_questions(first: Figure, second: Figure) -> bool:
+    """Return whether each question is won by one of the two methods: then their shares say all."""
+    return first.metric.wins and abs(first.mean.value + second.mean.value - 1) < _ROUNDED
 
 
 def _judge(bounds: PairBounds, plausible: tuple[float, float], level: float) -> Verdict:

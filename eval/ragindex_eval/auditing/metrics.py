@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import regex
 
 _CUT = r"\s*(?:@\s*(?P<k>[0-9]{1,6}))"
-_BINARY = r"EM|exact[ _-]?match|acc(?:uracy)?\.?|win(?:[ _-]?rate)?s?|correct(?:ness)?"
+_BINARY = r"EM|exact[ _-]?match|acc(?:uracy)?\.?|(?P<wins>win(?:[ _-]?rate)?s?)|correct(?:ness)?"
 _BINARY_AT_K = r"hits?|hit[ _-]?rate|success|S|full_R|AR|acc(?:uracy)?"
 _GRADED = (
     r"(?:(?:answer|token|macro|micro|disambig)[ -])?F-?1(?:[ -]match)?|ROUGE(?:-?[L0-9])?|METEOR|n?DCG|MRR|RR|MAP|AP"
@@ -26,14 +26,15 @@ class MetricName:
     """What the name of a metric says.
 
     `binary` says that its value for a question is 0 or 1; `known` that the name is known, without which nothing is
-    assumed but values in [0, 1]. `corpus` is of metrics that are no mean over questions. `family` and `k` are those of
-    metrics that cannot fall with k, else "" and None.
+    assumed but values in [0, 1]. `corpus` is of metrics that are no mean over questions, `wins` of shares of questions
+    that one of two methods wins. `family` and `k` are those of metrics that cannot fall with k, else "" and None.
     """
 
     name: str
     binary: bool = False
     known: bool = True
     corpus: bool = False
+    wins: bool = False
     family: str = ""
     k: int | None = None
 
@@ -49,6 +50,7 @@ def read_metric(name: str) -> MetricName:
         name=name,
         binary=bool(match["binary"] or match["binary_k"]),
         corpus=bool(match["corpus"]),
+        wins=bool(match["wins"]),
         family=family.casefold() if rises else "",
         k=int(match["k"]) if rises else None,
     )

@@ -19,7 +19,7 @@ from ragindex_eval.stats.printed_means import BINARY, GRADED
 
 _FEW_FIGURES = 6  # so many are shown one by one
 _MOST_CLAIMS = 40
-_NAME = 40  # characters
+_NAME = 60  # characters
 _HTML_WIDTH = 150  # columns
 
 
@@ -233,7 +233,7 @@ def _such_as(examples: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 def _item(text: str) -> Padding:
-    return Padding(Text(f"- {strip_controls(text)}"), (0, 0, 0, 2))
+    return Padding(Text(f"- {strip_controls(text)}"), (0, 0, 0, 2), expand=False)
 
 
 def _line(text: str, *, bold: bool = False) -> Text:

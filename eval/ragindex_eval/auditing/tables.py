@@ -107,13 +107,12 @@ def make_figures(
     values: Sequence[str], count: str, metric: str, *, binary: bool | None = None
 ) -> tuple[FigureTable, str]:
     """Return the table of one value or of a value and its baseline, and the name of the baseline, "" without one."""
+    if not all(_parse_figure(value) for value in values):
+        raise UsageError(f"A value must be a number, such as 40.5, 40.5% or 0.405. Got {', '.join(values)}.")
     names = ("the value", "the baseline")[: len(values)]
     data = count if find_count(count) is not None else ""
     cells = [_Cell(data, metric, name, written) for name, written in zip(names, values, strict=True)]
-    table = _make_table("values", cells, count, binary=binary)
-    if len(table.figures) < len(values):
-        raise UsageError(f"A value must be a number, such as 40.5, 40.5% or 0.405. Got {', '.join(values)}.")
-    return table, names[1] if len(names) > 1 else ""
+    return _make_table("values as given", cells, count, binary=binary), names[1] if len(names) > 1 else ""
 
 
 def parse_count(written: str) -> int:
@@ -175,9 +174,10 @@ def _name_cells(lines: Sequence[Sequence[str]], path: Path) -> list[Mapping[str,
     if len(lines) < 2:
         raise DataError("a header and rows", many(len(lines), "line"), path=path)
     header = [_strip_marks(cell) for cell in lines[0]]
-    for number, line in enumerate(lines[1:], start=2):
+    for line in lines[1:]:
         if len(line) > len(header):
-            raise DataError(f"{many(len(header), 'column')} in each row", f"{len(line)}", path=path, line=number)
+            shown = repr(", ".join(line)[:60])
+            raise DataError(f"{many(len(header), 'column')} in each row", f"{len(line)} in {shown}", path=path)
     return [dict(zip(header, [*line, *[""] * (len(header) - len(line))], strict=True)) for line in lines[1:]]
 
 
