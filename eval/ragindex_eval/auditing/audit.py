@@ -11,12 +11,12 @@ from ragindex.errors import UsageError
 from ragindex_eval.auditing.claims import AuditedFigure, Claim, audit_claims, audit_figures, check_figures
 from ragindex_eval.auditing.questions import QuestionAudit, audit_questions
 from ragindex_eval.auditing.rankings import RankingAudit, audit_rankings
-from ragindex_eval.auditing.tables import FigureTable, make_figures, read_table
+from ragindex_eval.auditing.tables import FigureTable, make_figures, read_figures
 
 SCHEMA = 1
 DEFAULT_METRIC = "R@10"
 FilePath: TypeAlias = str | PathLike[str]
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
+TableRows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Audit:
 
 
 def audit(
-    table: FilePath | Rows | None = None,
+    table: FilePath | TableRows | None = None,
     *,
     values: Sequence[float | str] = (),
     n: int | str | None = None,
@@ -98,7 +98,7 @@ def audit(
 
 
 def _read_figures(
-    table: FilePath | Rows | None, values: Sequence[float | str], n: str, metric: str, *, binary: bool | None
+    table: FilePath | TableRows | None, values: Sequence[float | str], n: str, metric: str, *, binary: bool | None
 ) -> tuple[FigureTable | None, str]:
     """Return the figures, None without any, and the name of their baseline if they are values."""
     if values:
@@ -108,7 +108,7 @@ def _read_figures(
     if table is None:
         return None, ""
     rows = Path(table) if isinstance(table, str | PathLike) else table
-    return read_table(rows, n, metric, binary=binary), ""
+    return read_figures(rows, n, metric, binary=binary), ""
 
 
 def _audit_rankings(

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from ragindex._util.text import suggest_names
 from ragindex.errors import UsageError
 from ragindex_eval.auditing.metrics import MetricName
-from ragindex_eval.auditing.tables import Figure
+from ragindex_eval.auditing.tables import TableFigure
 from ragindex_eval.format import percent
 from ragindex_eval.stats.intervals import LEVEL
 from ragindex_eval.stats.printed_means import (
@@ -27,8 +27,8 @@ from ragindex_eval.stats.printed_means import (
     smallest_differences,
 )
 
-Verdict: TypeAlias = Literal["significant", "likely", "open", "unlikely", "impossible"]
-VERDICTS: dict[Verdict, str] = {
+ClaimVerdict: TypeAlias = Literal["significant", "likely", "open", "unlikely", "impossible"]
+VERDICTS: dict[ClaimVerdict, str] = {
     "significant": "significant, however the questions fell",
     "likely": "significant at every plausible correlation",
     "open": "depends on the questions",
@@ -84,14 +84,14 @@ class Claim:
     correlation: float | None
     disagreements: int | None
     needed_questions: tuple[int | None, int | None]
-    verdict: Verdict
+    verdict: ClaimVerdict
 
     def to_json(self) -> dict[str, Any]:
         """Convert to an element of the JSON field `claims`."""
         return {**asdict(self), "says": VERDICTS[self.verdict]}
 
 
-def audit_figures(figures: Sequence[Figure]) -> tuple[AuditedFigure, ...]:
+def audit_figures(figures: Sequence[TableFigure]) -> tuple[AuditedFigure, ...]:
     """Return each figure with its interval and the smallest difference that its questions show."""
     return tuple(
         AuditedFigure(
@@ -108,7 +108,7 @@ def audit_figures(figures: Sequence[Figure]) -> tuple[AuditedFigure, ...]:
     )
 
 
-def audit_claims(figures: Sequence[Figure], baseline: str = "") -> tuple[Claim, ...]:
+def audit_claims(figures: Sequence[TableFigure], baseline: str = "") -> tuple[Claim, ...]:
     """Return the claims of a table: each method against its baseline, or else the best against the second best.
 
     `baseline` names the row of all; without it, rows of a study are compared with those that the study names. Raises
@@ -125,19 +125,19 @@ def audit_claims(figures: Sequence[Figure], baseline: str = "") -> tuple[Claim, 
     return tuple(claims)
 
 
-def check_figures(figures: Sequence[Figure]) -> list[str]:
+def check_figures(figures: Sequence[TableFigure]) -> list[str]:
     """Return what cannot be: shares of no whole number, recall that falls with k, exact matches above F1."""
     return [*_check_counts(figures), *_check_cutoffs(figures), *_check_matches(figures)]
 
 
-def _columns(figures: Sequence[Figure]) -> dict[tuple[str, str], list[Figure]]:
-    columns: dict[tuple[str, str], list[Figure]] = {}
+def _columns(figures: Sequence[TableFigure]) -> dict[tuple[str, str], list[TableFigure]]:
+    columns: dict[tuple[str, str], list[TableFigure]] = {}
     for figure in figures:
         columns.setdefault((figure.data, figure.metric.name), []).append(figure)
     return columns
 
 
-def _pair(column: Sequence[Figure], baseline: str) -> Iterator[tuple[Figure, Figure]]:
+def _pair(column: Sequence[TableFigure], baseline: str) -> Iterator[tuple[TableFigure, TableFigure]]:
     by_method = {figure.method: figure for figure in column}
     stated = any(figure.baseline for figure in column)
     if baseline or stated:
@@ -150,7 +150,7 @@ def _pair(column: Sequence[Figure], baseline: str) -> Iterator[tuple[Figure, Fig
         yield best, second
 
 
-def _audit_claim(first: Figure, second: Figure, comparisons: int) -> Claim:
+def _audit_claim(first: TableFigure, second: TableFigure, comparisons: int) -> Claim:
     if first.mean.questions != second.mean.questions:
         counts = f"{first.mean.questions:,} and {second.mean.questions:,}"
         raise UsageError(f"{first.method!r} and {second.method!r} must be of the same questions. Got {counts}.")
@@ -184,12 +184,12 @@ def _audit_claim(first: Figure, second: Figure, comparisons: int) -> Claim:
     )
 
 
-def _divide_questions(first: Figure, second: Figure) -> bool:
+def _divide_questions(first: TableFigure, second: TableFigure) -> bool:
     """Return whether each question is won by one of the two methods: then their shares say all."""
     return first.metric.wins and abs(first.mean.value + second.mean.value - 1) < _ROUNDED
 
 
-def _judge(bounds: PairBounds, plausible: tuple[float, float], level: float) -> Verdict:
+def _judge(bounds: PairBounds, plausible: tuple[float, float], level: float) -> ClaimVerdict:
     """Return the verdict; what is said of every sample must hold for McNemar's test too."""
     exact = bounds.exact or (bounds.least, bounds.most)
     if min(bounds.least, exact[0]) >= level:
@@ -208,7 +208,7 @@ def _whole(questions: float) -> int | None:
 # ---------------------------------------------------------------- what cannot be
 
 
-def _check_counts(figures: Sequence[Figure]) -> Iterator[str]:
+def _check_counts(figures: Sequence[TableFigure]) -> Iterator[str]:
     """Yield figures of 0 and 1 that no number of right answers gives (GRIM: Brown and Heathers 2017)."""
     for key, column in _columns(figures).items():
         wrong = [figure for figure in column if figure.mean.binary and figure.mean.sums is None]
@@ -232,9 +232,9 @@ def _check_counts(figures: Sequence[Figure]) -> Iterator[str]:
         yield f"{where}: {len(wrong)} of {len(column)} figures are no share of {questions:,} questions ({shown}){also}"
 
 
-def _check_cutoffs(figures: Sequence[Figure]) -> Iterator[str]:
+def _check_cutoffs(figures: Sequence[TableFigure]) -> Iterator[str]:
     """Yield figures that fall with k though the metric cannot."""
-    groups: dict[tuple[str, str, str], list[Figure]] = {}
+    groups: dict[tuple[str, str, str], list[TableFigure]] = {}
     for figure in figures:
         if figure.metric.k is not None:
             groups.setdefault((figure.data, figure.metric.family, figure.method), []).append(figure)
@@ -246,7 +246,7 @@ def _check_cutoffs(figures: Sequence[Figure]) -> Iterator[str]:
                 yield f"{_name(first.data)}{first.method} falls from {names}, {figures_shown}, which cannot be"
 
 
-def _check_matches(figures: Sequence[Figure]) -> Iterator[str]:
+def _check_matches(figures: Sequence[TableFigure]) -> Iterator[str]:
     """Yield exact matches above F1, to which each of them contributes 1."""
     by_row = {(figure.data, figure.method, figure.metric.name.casefold()): figure for figure in figures}
     for (data, method, name), match in by_row.items():

@@ -185,7 +185,7 @@ def _list_findings(ranked: RankingAudit) -> Iterator[str]:
         yield f"{many(ranked.unanswerable, 'question has', 'questions have')} no relevant document, and score 0"
     share = percent(ranked.never_found / ranked.gold)
     by = "the run" if len(ranked.runs) == 1 else "any run"
-    yield f"never found by {by}, at any rank: {ranked.never_found:,} relevant documents ({share} %)" + _such_as(
+    yield f"never found by {by}, at any rank: {many(ranked.never_found, 'relevant document')} ({share} %)" + _such_as(
         ranked.examples, "never_found"
     )
     if ranked.unmatched is not None:

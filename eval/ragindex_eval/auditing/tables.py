@@ -29,7 +29,7 @@ from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import join_names, many
 from ragindex_eval.stats.printed_means import PrintedMean
 
-MOST_QUESTIONS = 10_000_000
+MOST_ASKED = 10_000_000
 _METHOD = ("method", "model", "system", "retriever", "name", "variant", "variants", "setup", "")
 _DATA = ("data", "dataset", "data set", "benchmark", "corpus")
 _COUNT = ("n", "questions", "queries")
@@ -44,7 +44,7 @@ _COUNT_TEXT = regex.compile(r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class TableFigure:
     """A figure of a table: the mean of a metric of a method on the questions of a data set."""
 
     data: str
@@ -59,7 +59,7 @@ class FigureTable:
     """The figures of a table in its order, and notes on what was left out."""
 
     source: str
-    figures: tuple[Figure, ...]
+    figures: tuple[TableFigure, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -83,7 +83,7 @@ class _Number:
     spread: bool
 
 
-def read_table(
+def read_figures(
     table: Path | Sequence[Mapping[str, Any]], count: str = "", metric: str = "", *, binary: bool | None = None
 ) -> FigureTable:
     """Read a table from a file, or from rows as of a JSON file.
@@ -121,8 +121,8 @@ def parse_count(written: str) -> int:
     if _COUNT_TEXT.fullmatch(text) is None:
         return require_count(text)
     questions = int(text.replace(",", ""))
-    if not 1 <= questions <= MOST_QUESTIONS:
-        raise UsageError(f"A number of questions must be from 1 to {MOST_QUESTIONS:,}. Got {text}.")
+    if not 1 <= questions <= MOST_ASKED:
+        raise UsageError(f"A number of questions must be from 1 to {MOST_ASKED:,}. Got {text}.")
     return questions
 
 
@@ -259,7 +259,7 @@ def _make_table(source: str, cells: Sequence[_Cell], count: str, *, binary: bool
     parsed = [(cell, read_metric(cell.metric), _parse_figure(cell.written)) for cell in cells]
     numbers = [(metric.name, number) for _, metric, number in parsed if number is not None]
     in_percent = {name for name, number in numbers if number.percent or number.number > 1}
-    notes, figures = dict[str, None](), list[Figure]()
+    notes, figures = dict[str, None](), list[TableFigure]()
     for cell, metric, number in parsed:
         reason = _explain_left_out(cell, metric, number)
         if reason or number is None:
@@ -271,7 +271,7 @@ def _make_table(source: str, cells: Sequence[_Cell], count: str, *, binary: bool
             notes[_note_unknown(metric)] = None
         of_values = metric.binary if binary is None else binary
         mean = _make_mean(cell, number, questions, in_percent=metric.name in in_percent, binary=of_values)
-        figures.append(Figure(cell.data, metric, cell.method, mean, cell.baseline))
+        figures.append(TableFigure(cell.data, metric, cell.method, mean, cell.baseline))
     if not figures:
         raise UsageError(f"{source} has no figure that can be audited.")
     _require_single(figures)
@@ -318,7 +318,7 @@ def _make_mean(cell: _Cell, number: _Number, questions: int, *, in_percent: bool
     return PrintedMean(questions, max(0.0, value - half), min(1.0, value + half), binary)
 
 
-def _require_single(figures: Sequence[Figure]) -> None:
+def _require_single(figures: Sequence[TableFigure]) -> None:
     seen = set[tuple[str, str, str]]()
     for figure in figures:
         key = figure.data, figure.metric.name, figure.method

@@ -12,15 +12,15 @@ from scipy import stats
 from examples import examples
 from ragindex.errors import UsageError
 from ragindex_eval.auditing.claims import Claim, audit_claims, audit_figures, check_figures
-from ragindex_eval.auditing.tables import read_table
+from ragindex_eval.auditing.tables import read_figures
 
 
 def claims_of(*rows: Mapping[str, Any], baseline: str = "", n: str = "1000") -> tuple[Claim, ...]:
-    return audit_claims(read_table(list(rows), n).figures, baseline)
+    return audit_claims(read_figures(list(rows), n).figures, baseline)
 
 
 def checks_of(*rows: Mapping[str, Any], n: str = "1000") -> list[str]:
-    return check_figures(read_table(list(rows), n).figures)
+    return check_figures(read_figures(list(rows), n).figures)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_shares_won_leave_nothing_open() -> None:
 
 
 def test_figures_have_intervals_and_smallest_differences() -> None:
-    (figure,) = audit_figures(read_table([{"method": "a", "EM": 40.5}], "1000").figures)
+    (figure,) = audit_figures(read_figures([{"method": "a", "EM": 40.5}], "1000").figures)
     expected = stats.binomtest(405, 1000).proportion_ci(method="wilson")
     assert figure.interval == pytest.approx((expected.low, expected.high), abs=0.002)
     assert figure.smallest == (0.028, 0.052)

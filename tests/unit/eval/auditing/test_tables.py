@@ -9,7 +9,7 @@ from project import ROOT
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.auditing.benchmarks import KNOWN, find_count, require_count
 from ragindex_eval.auditing.metrics import read_metric, split_heading
-from ragindex_eval.auditing.tables import FigureTable, make_figures, parse_count, read_table
+from ragindex_eval.auditing.tables import FigureTable, make_figures, parse_count, read_figures
 
 Row = tuple[str, str, str, float, int]
 
@@ -80,32 +80,32 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_shape(name: str, tmp_path: Path) -> None:
     text, n, expected = SHAPES[name]
-    assert rows_of(read_table(write(tmp_path, name, text), n)) == expected
+    assert rows_of(read_figures(write(tmp_path, name, text), n)) == expected
 
 
 def test_rows_of_json_and_of_python_are_the_same(tmp_path: Path) -> None:
     rows = [{"method": "bm25", "n": 300, "Success@5": 0.61}, {"method": "dense", "n": 300, "Success@5": None}]
     path = write(tmp_path, "rows.json", json.dumps(rows))
-    assert rows_of(read_table(path)) == rows_of(read_table(rows)) == [("", "Success@5", "bm25", 0.61, 300)]
+    assert rows_of(read_figures(path)) == rows_of(read_figures(rows)) == [("", "Success@5", "bm25", 0.61, 300)]
 
 
 @pytest.mark.parametrize("study", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_studies_are_tables(study: Path) -> None:
-    table = read_table(study, "1000" if study.stem == "sirerag-table-2" else "2086")
+    table = read_figures(study, "1000" if study.stem == "sirerag-table-2" else "2086")
     assert table.figures
     assert all(0 <= figure.mean.low <= figure.mean.high <= 1 for figure in table.figures)
 
 
 def test_study_has_its_questions_and_decimals() -> None:
     """YAML reads 0.41 of a column of three decimals, which is 0.410."""
-    table = read_table(ROOT / "studies" / "griever-table-1.yaml")
+    table = read_figures(ROOT / "studies" / "griever-table-1.yaml")
     figure = next(figure for figure in table.figures if figure.method == "BM25" and figure.metric.name == "R@10")
     assert (figure.mean.questions, figure.baseline) == (500, "Composed")
     assert (figure.mean.low, figure.mean.high) == pytest.approx((0.4095, 0.4105))
 
 
 def test_printed_figure_is_as_exact_as_its_decimals() -> None:
-    (few, more) = read_table([{"method": "a", "EM": "40"}, {"method": "b", "EM": "40.50"}], "1000").figures
+    (few, more) = read_figures([{"method": "a", "EM": "40"}, {"method": "b", "EM": "40.50"}], "1000").figures
     assert (few.mean.low, few.mean.high) == pytest.approx((0.395, 0.405))
     assert (more.mean.low, more.mean.high) == pytest.approx((0.40495, 0.40505))
 
@@ -113,8 +113,8 @@ def test_printed_figure_is_as_exact_as_its_decimals() -> None:
 def test_notes_say_what_is_left_out_and_assumed(tmp_path: Path) -> None:
     text = "method,SciFact BLEU-1,SciFact nDCG@10,Avg F1,prose\na,20,31±2,40,50\nb,21,about 30,41,51\n"
     with pytest.raises(UsageError, match="unknown how many questions 'prose' has"):
-        read_table(write(tmp_path, "t.csv", text))
-    table = read_table(write(tmp_path, "t.csv", text), "300")
+        read_figures(write(tmp_path, "t.csv", text))
+    table = read_figures(write(tmp_path, "t.csv", text), "300")
     assert len(table.figures) == 3
     assert table.notes == (
         "BLEU-1 is of a whole corpus, not a mean over questions, and is left out",
@@ -139,7 +139,7 @@ def test_notes_say_what_is_left_out_and_assumed(tmp_path: Path) -> None:
 )
 def test_file_that_is_no_table(name: str, text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as raised:
-        read_table(write(tmp_path, name, text), "100")
+        read_figures(write(tmp_path, name, text), "100")
     assert message in str(raised.value)
 
 
@@ -153,7 +153,7 @@ def test_file_that_is_no_table(name: str, text: str, message: str, tmp_path: Pat
 )
 def test_figures_that_are_refused(rows: list[dict[str, object]], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        read_table(rows, "100")
+        read_figures(rows, "100")
 
 
 def test_values_of_the_command_line() -> None:
