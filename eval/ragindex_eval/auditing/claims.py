@@ -17,6 +17,7 @@ from ragindex_eval.stats.printed_means import (
     GRADED,
     PairBounds,
     Plausible,
+    PrintedMean,
     bound_p,
     fitting_counts,
     most_disagreements,
@@ -36,7 +37,7 @@ VERDICTS: dict[ClaimVerdict, str] = {
     "impossible": "not significant, however the questions fell",
 }
 _ROUNDED = 0.011  # two shares of the same questions that are printed in whole percent differ from 1 by at most this
-_DIVIDED = Plausible((-1.0, -1.0), (1.0, 1.0))
+_OPPOSITE = (-1.0, -1.0)  # the correlations of two shares of the same questions
 _FEWEST_DIVISIONS = 20  # a number of questions of whose multiples a figure may be is looked for up to this many times n
 
 
@@ -156,10 +157,11 @@ def _audit_claim(first: TableFigure, second: TableFigure, comparisons: int) -> C
         raise UsageError(f"{first.method!r} and {second.method!r} must be of the same questions. Got {counts}.")
     level = LEVEL / comparisons
     bounds = bound_p(first.mean, second.mean)
-    divided = bounds.exact is not None and _divide_questions(first, second)
+    divided = _divide_questions(first, second)
     if divided and bounds.exact is not None:
         bounds = PairBounds(bounds.most, bounds.most, (bounds.exact[1], bounds.exact[1]))
-    assumed = _DIVIDED if divided else BINARY if bounds.exact is not None else GRADED
+    assumed = BINARY if bounds.exact is not None else GRADED
+    assumed = Plausible(_OPPOSITE, assumed.shares) if divided else assumed
     p = plausible_p(first.mean, second.mean, assumed)
     needed = needed_questions(first.mean.value, second.mean.value, assumed, comparisons)
     verdict = _judge(bounds, p, level)
@@ -228,8 +230,15 @@ def _check_counts(figures: Sequence[TableFigure]) -> Iterator[str]:
             None,
         )
         also = f"; all figures are shares of {count:,}, as of {count // questions} runs" if count else ""
+        also = ", unless digits were cut off instead of rounded" if all(map(_may_be_cut, wrong)) else also
         where = _name(key[0], column[0].metric)
         yield f"{where}: {len(wrong)} of {len(column)} figures are no share of {questions:,} questions ({shown}){also}"
+
+
+def _may_be_cut(figure: TableFigure) -> bool:
+    """Return whether a figure is a share of its questions whose further digits were cut off."""
+    mean = figure.mean
+    return PrintedMean(mean.questions, mean.low, mean.high + (mean.high - mean.low) / 2, binary=True).sums is not None
 
 
 def _check_cutoffs(figures: Sequence[TableFigure]) -> Iterator[str]:

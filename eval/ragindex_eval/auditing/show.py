@@ -99,10 +99,11 @@ def _range_of(differences: Sequence[float | None]) -> str:
 
 def _render_claims(claims: Sequence[Claim]) -> Table:
     columns = ("claim", "difference", "p, at least", "at most", "verdict", "to show it, questions")
-    return text_table(columns, [_claim_row(claim) for claim in claims[:_MOST_CLAIMS]])
+    return text_table(columns, [claim_cells(claim) for claim in claims[:_MOST_CLAIMS]])
 
 
-def _claim_row(claim: Claim) -> tuple[str, ...]:
+def claim_cells(claim: Claim) -> tuple[str, ...]:
+    """Return the cells of a claim: what is claimed, its difference, p, verdict, and the questions that show it."""
     where = " ".join(filter(None, (claim.data, claim.metric)))
     pair = f"{shown(claim.method, _NAME)} over {shown(claim.baseline, _NAME)}"
     low, high = (_format_count(count) for count in claim.needed_questions)

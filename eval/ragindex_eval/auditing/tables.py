@@ -266,7 +266,7 @@ def _make_table(source: str, cells: Sequence[_Cell], count: str, *, binary: bool
             notes |= {reason: None} if reason else {}
             continue
         questions = parse_count(cell.count or count or _require_data(cell))
-        notes |= dict.fromkeys(_list_assumptions(cell, metric, number, "" if cell.count or count else f"{questions:,}"))
+        notes |= dict.fromkeys(_list_assumptions(cell, number, questions, stated=bool(cell.count or count)))
         if not metric.known and binary is None:
             notes[_note_unknown(metric)] = None
         of_values = metric.binary if binary is None else binary
@@ -290,12 +290,15 @@ def _explain_left_out(cell: _Cell, metric: MetricName, number: _Number | None) -
     return ""
 
 
-def _list_assumptions(cell: _Cell, metric: MetricName, number: _Number, looked_up: str) -> Iterator[str]:
-    """Yield what is assumed of a figure; `looked_up` is the number of questions that its data set has by name."""
+def _list_assumptions(cell: _Cell, number: _Number, questions: int, *, stated: bool) -> Iterator[str]:
+    """Yield what is assumed of a figure; `stated` says that its number of questions was given."""
     if number.spread:
         yield "what follows ± is left out: a spread over runs says nothing about other questions"
-    if looked_up:
-        yield f"{cell.data}: {looked_up} questions, by its name"
+    known = find_count(cell.data)
+    if not stated:
+        yield f"{cell.data}: {questions:,} questions, by its name"
+    elif known not in (None, questions):
+        yield f"{cell.data}: {questions:,} questions, as given; the benchmark of this name has {known:,}"
 
 
 def _note_unknown(metric: MetricName) -> str:

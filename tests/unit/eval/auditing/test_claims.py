@@ -13,6 +13,7 @@ from examples import examples
 from ragindex.errors import UsageError
 from ragindex_eval.auditing.claims import Claim, audit_claims, audit_figures, check_figures
 from ragindex_eval.auditing.tables import read_figures
+from ragindex_eval.stats.printed_means import paired_p
 
 
 def claims_of(*rows: Mapping[str, Any], baseline: str = "", n: str = "1000") -> tuple[Claim, ...]:
@@ -87,6 +88,9 @@ def test_shares_won_leave_nothing_open() -> None:
     assert claim.exact_p == pytest.approx((expected, expected))
     assert claim.verdict == "significant"
     assert claim.needed_questions[0] == claim.needed_questions[1]
+    (twice,) = claims_of({"method": "a", "win rate": "54.8%"}, {"method": "b", "win rate": "45.2%"}, n="125")
+    assert twice.exact_p is twice.correlation is None  # no share of 125: questions may be divided
+    assert (twice.verdict, twice.p[1]) == ("open", pytest.approx(paired_p(125, 125 * 0.095, 125)))
     (even,) = claims_of({"method": "a", "win rate": "52%"}, {"method": "b", "win rate": "48%"}, n="250")
     assert even.verdict == "impossible"
 
@@ -106,6 +110,9 @@ def test_shares_of_no_whole_number() -> None:
     assert found == [
         "win rate: 2 of 2 figures are no share of 125 questions (a 67.6, b 32.4); all figures are shares of 250, as of "
         "2 runs"
+    ]
+    assert checks_of({"method": "a", "EM": "63.15"}, n="19") == [  # 12 of 19 is 63.158
+        "EM: 1 of 1 figures are no share of 19 questions (a 63.1), unless digits were cut off instead of rounded"
     ]
     assert checks_of({"method": "a", "EM": "67.6"}, n="250") == []
     assert checks_of({"method": "a", "F1": "67.63"}, n="10") == []  # not of 0 and 1

@@ -116,7 +116,7 @@ def test_notes_say_what_is_left_out_and_assumed(tmp_path: Path) -> None:
         read_figures(write(tmp_path, "t.csv", text))
     table = read_figures(write(tmp_path, "t.csv", text), "300")
     assert len(table.figures) == 3
-    assert table.notes == (
+    assert table.notes[-5:] == (
         "BLEU-1 is of a whole corpus, not a mean over questions, and is left out",
         "what follows ± is left out: a spread over runs says nothing about other questions",
         "averages over data sets are left out: no number of questions belongs to them",
@@ -199,6 +199,13 @@ def test_number_of_questions_by_name() -> None:
         require_count("MuSiQue")
     with pytest.raises(UsageError, match="Did you mean 'SciFact'"):
         require_count("scifakt")
+
+
+def test_given_number_differs_from_that_of_the_name() -> None:
+    rows = [{"method": "a", "SciFact nDCG@10": 0.66}]
+    assert read_figures(rows, "500").notes == ("SciFact: 500 questions, as given; the benchmark of this name has 300",)
+    assert read_figures(rows).notes == ("SciFact: 300 questions, by its name",)
+    assert read_figures(rows, "300").notes == ()
 
 
 def test_numbers_of_questions_add_up() -> None:
