@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 import regex
 
-_CUT = r"\s*(?:@\s*(?P<k>[0-9]{1,6}))"
-_BINARY = r"EM|exact[ _-]?match|acc(?:uracy)?\.?|(?P<wins>win(?:[ _-]?rate)?s?)|correct(?:ness)?"
+_CUT = r"\s*(?:@\s*(?P<k>[0-9]{1,6})(?P<thousands>k)?)"
+_BINARY = (
+    r"(?:(?:sub|cover)[ _-]?)?EM|exact[ _-]?match|(?:(?:LLM|GPT|judge|answer|contain|cover|string)[ _-]?)?acc(?:uracy)?"
+    r"|(?P<wins>win(?:[ _-]?rate)?s?)|correct(?:ness)?"
+)
 _BINARY_AT_K = r"hits?|hit[ _-]?rate|success|S|full_R|AR|acc(?:uracy)?"
 _GRADED = (
     r"(?:(?:answer|token|macro|micro|disambig)[ -])?F-?1(?:[ -]match)?|ROUGE(?:-?[L0-9])?|METEOR|n?DCG|MRR|RR|MAP|AP"
@@ -18,6 +21,7 @@ _NAME = regex.compile(
     rf"|(?P<binary>{_BINARY})|(?P<graded>{_GRADED})",
     regex.IGNORECASE,
 )
+_DECORATION = regex.compile(r"(?: ?(?:[(\[] ?(?:%|in %|percent) ?[)\]]|%|[↑↓⬆⬇]|\.))++$", regex.IGNORECASE)
 _MEASURED_TO_K = regex.compile(r"R|recall|rec|hits?|hit[ _-]?rate|success|S|full_R|AR", regex.IGNORECASE)
 
 
@@ -41,7 +45,7 @@ class MetricName:
 
 def read_metric(name: str) -> MetricName:
     """Return what a name says, which may be in any case."""
-    match = _NAME.fullmatch(name.strip())
+    match = _NAME.fullmatch(_strip_decoration(name))
     if match is None:
         return MetricName(name, known=False)
     family = match["binary_k"] or match["graded_k"] or ""
@@ -52,7 +56,7 @@ def read_metric(name: str) -> MetricName:
         corpus=bool(match["corpus"]),
         wins=bool(match["wins"]),
         family=family.casefold() if rises else "",
-        k=int(match["k"]) if rises else None,
+        k=int(match["k"]) * (1000 if match["thousands"] else 1) if rises else None,
     )
 
 
@@ -61,10 +65,10 @@ def split_heading(heading: str) -> tuple[str, str]:
 
     In brackets, either may come first: `Accuracy (QuALITY)`.
     """
-    text = heading.strip()
-    bracketed = regex.fullmatch(r"(?P<first>[^()]+?)\s*\((?P<second>[^()]+)\)", text)
-    if bracketed is not None:
-        first, second = bracketed["first"], bracketed["second"]
+    text = _strip_decoration(heading)
+    first, _, bracketed = text.partition("(")
+    first, second = first.rstrip(), bracketed.removesuffix(")")
+    if first and second and bracketed.endswith(")"):
         if read_metric(first).known:
             return second, first
         if read_metric(second).known:
@@ -77,3 +81,9 @@ def split_heading(heading: str) -> tuple[str, str]:
         if read_metric(metric).known:
             return " ".join(words[:start]).rstrip(" ,:-–"), metric
     return text, ""
+
+
+def _strip_decoration(heading: str) -> str:
+    """Return a heading with single spaces, without a unit, arrows and a full stop at its end."""
+    text = " ".join(heading.split())
+    return str(_DECORATION.sub("", text)) or text

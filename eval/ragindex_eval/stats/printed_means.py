@@ -11,8 +11,8 @@ B the table prints,
 p falls with |T| and rises with Q. So the printed means, which are rounded, bound p from below and from above. For
 values of 0 and 1 the ends are reached by some sample; for others they may be far from any.
 
-Between the ends decides how far the outcomes of two methods agree, as which a table does not say: `Plausible` names the
-correlations, and the variances in terms of the largest, p (1 - p), that methods compared here have had.
+Between the ends, it depends on how far the outcomes of two methods agree, which a table does not say. `Plausible` has
+the correlations, and the shares of the largest variance, p (1 - p), that pairs of methods have had.
 """
 
 import math

@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from project import ROOT
 
-from ragindex.errors import DataError, UsageError
+from examples import examples
+from ragindex.errors import DataError, RagindexError, UsageError
 from ragindex_eval.auditing.benchmarks import KNOWN, find_count, require_count
+from ragindex_eval.auditing.claims import audit_claims, audit_figures
 from ragindex_eval.auditing.metrics import read_metric, split_heading
 from ragindex_eval.auditing.tables import FigureTable, make_figures, parse_count, read_figures
 
@@ -178,6 +182,10 @@ def test_values_of_the_command_line() -> None:
         ("HotpotQA/EM", ("HotpotQA", "EM")),
         ("Average F1", ("Average", "F1")),
         ("NQ", ("NQ", "")),
+        ("Recall@5 (%) ↑", ("", "Recall@5")),
+        ("MS MARCO R@1k", ("MS MARCO", "R@1k")),
+        ("2Wiki LLM-Acc.", ("2Wiki", "LLM-Acc")),
+        ("Hit@1 [%]", ("", "Hit@1")),
     ],
 )
 def test_heading(heading: str, expected: tuple[str, str]) -> None:
@@ -191,6 +199,28 @@ def test_heading(heading: str, expected: tuple[str, str]) -> None:
 def test_metric_of_zero_and_one(name: str, *, binary: bool) -> None:
     assert read_metric(name).known
     assert read_metric(name).binary is binary
+
+
+def test_cutoffs_in_thousands_rise_with_k() -> None:
+    assert (read_metric("R@1k").k, read_metric("R@100").k, read_metric("MRR@10").k) == (1000, 100, None)
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.sampled_from(["t.csv", "t.tsv", "t.md", "t.json", "t.yaml"]),
+    st.lists(st.text("aR@51%.,|-±*(\n\t \"'{}[]:0", max_size=12), max_size=12).map("|".join) | st.text(max_size=60),
+)
+def test_any_text_is_a_table_or_an_error(tmp_path_factory: pytest.TempPathFactory, name: str, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / name
+    path.write_bytes(text.encode("utf-8", "replace"))
+    try:
+        table = read_figures(path, "50", "EM")
+        claims = audit_claims(table.figures)
+    except RagindexError:
+        return
+    assert all(0 <= figure.mean.low <= figure.mean.high <= 1 for figure in table.figures)
+    assert len(audit_figures(table.figures)) == len(table.figures)
+    assert all(0 <= claim.p[0] <= claim.p[1] <= 1 for claim in claims)
 
 
 def test_number_of_questions_by_name() -> None:
