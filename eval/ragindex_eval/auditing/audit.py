@@ -65,7 +65,8 @@ def audit(
 
     `table` is a file (.csv, .tsv, .md, .json, .yaml) or a list of rows; `values` are a mean, or a mean and that of its
     baseline. `n` is the number of questions, or the name of a benchmark whose number is known. `baseline` names the row
-    that the others are compared with; without it, the best is compared with the second best. `binary` says that the
+    that the others are compared with, or is the baseline of a single value; without it, the best row is compared with
+    the second best. `binary` says that the
     values of single questions are 0 or 1, where the name of the `metric` does not. `runs` are ranking files, which
     `qrels` judge; `documents` is their corpus, or that of `questions`.
 
@@ -82,6 +83,8 @@ def audit(
         raise UsageError("Rankings and their judgements go together: --run FILE --qrels FILE")
     if table is None and not values and not runs and questions is None and documents is None:
         raise UsageError("Name a table, or --value, --run with --qrels, or --questions: there is nothing to audit.")
+    if len(values) == 1 and baseline is not None:
+        values, baseline = (*values, baseline), None
     read, base = _read_figures(table, values, "" if n is None else str(n), metric or "", binary=binary)
     figures = () if read is None else read.figures
     ranked = _audit_rankings(runs, qrels, metric or DEFAULT_METRIC, _path(documents))

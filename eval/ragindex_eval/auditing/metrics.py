@@ -7,7 +7,7 @@ import regex
 _CUT = r"\s*(?:@\s*(?P<k>[0-9]{1,6})(?P<thousands>k)?)"
 _BINARY = (
     r"(?:(?:sub|cover)[ _-]?)?EM|exact[ _-]?match|(?:(?:LLM|GPT|judge|answer|contain|cover|string)[ _-]?)?acc(?:uracy)?"
-    r"|(?P<wins>win(?:[ _-]?rate)?s?)|correct(?:ness)?"
+    r"|(?P<wins>win(?:[ _-]?rate)?s?)|correct(?:ness)?|top[ -]?[0-9]{1,6}(?: acc(?:uracy)?)?"
 )
 _BINARY_AT_K = r"hits?|hit[ _-]?rate|success|S|full_R|AR|acc(?:uracy)?"
 _GRADED = (

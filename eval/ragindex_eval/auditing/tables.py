@@ -13,7 +13,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,9 +143,15 @@ def _read_rows(path: Path) -> list[Mapping[str, Any]]:
     if suffix == ".md":
         return _read_markdown(text, path)
     if suffix in (".csv", ".tsv"):
-        lines = csv.reader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
+        lines = csv.reader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else _find_delimiter(text))
         return _name_cells([line for line in lines if any(cell.strip() for cell in line)], path)
     raise DataError("a table as .csv, .tsv, .md, .json or .yaml", suffix or "no suffix", path=path)
+
+
+def _find_delimiter(text: str) -> str:
+    """Return what separates the columns: a comma, or a semicolon, as where decimals have a comma."""
+    header = text.partition("\n")[0]
+    return ";" if header.count(";") > header.count(",") else ","
 
 
 def _read_json(text: str, path: Path) -> list[Mapping[str, Any]]:
@@ -259,9 +265,11 @@ def _make_table(source: str, cells: Sequence[_Cell], count: str, *, binary: bool
     parsed = [(cell, read_metric(cell.metric), _parse_figure(cell.written)) for cell in cells]
     numbers = [(metric.name, number) for _, metric, number in parsed if number is not None]
     in_percent = {name for name, number in numbers if number.percent or number.number > 1}
+    columns = list(dict.fromkeys((cell.data, cell.metric) for cell in cells))
+    empty = set(columns) - {(cell.data, cell.metric) for cell, _, number in parsed if number is not None}
     notes, figures = dict[str, None](), list[TableFigure]()
     for cell, metric, number in parsed:
-        reason = _explain_left_out(cell, metric, number)
+        reason = _explain_left_out(cell, metric, number, empty)
         if reason or number is None:
             notes |= {reason: None} if reason else {}
             continue
@@ -269,17 +277,26 @@ def _make_table(source: str, cells: Sequence[_Cell], count: str, *, binary: bool
         notes |= dict.fromkeys(_list_assumptions(cell, number, questions, stated=bool(cell.count or count)))
         if not metric.known and binary is None:
             notes[_note_unknown(metric)] = None
-        of_values = metric.binary if binary is None else binary
+        of_values = (metric.binary if binary is None else binary) and not number.spread
         mean = _make_mean(cell, number, questions, in_percent=metric.name in in_percent, binary=of_values)
         figures.append(TableFigure(cell.data, metric, cell.method, mean, cell.baseline))
     if not figures:
         raise UsageError(f"{source} has no figure that can be audited.")
     _require_single(figures)
+    places = {(data, metric): place for place, (data, metric) in enumerate(columns)}
+    figures.sort(key=lambda figure: places[figure.data, figure.metric.name])
     return FigureTable(source, tuple(figures), tuple(notes))
 
 
-def _explain_left_out(cell: _Cell, metric: MetricName, number: _Number | None) -> str:
-    """Return why a cell is left out; "" if it is not, or if it says itself that there is no figure."""
+def _explain_left_out(
+    cell: _Cell, metric: MetricName, number: _Number | None, empty: Collection[tuple[str, str]]
+) -> str:
+    """Return why a cell is left out; "" if it is not, or if it says itself that there is no figure.
+
+    `empty` are columns without any figure.
+    """
+    if (cell.data, cell.metric) in empty:
+        return f"{' '.join(filter(None, (cell.data, cell.metric))) or 'a column'} has no figures, and is left out"
     if number is None:
         empty = _NO_FIGURE.fullmatch(_strip_marks(cell.written))
         return "" if empty else f"no figure, and left out: {cell.written[:30]!r} of {cell.method}"
@@ -293,7 +310,7 @@ def _explain_left_out(cell: _Cell, metric: MetricName, number: _Number | None) -
 def _list_assumptions(cell: _Cell, number: _Number, questions: int, *, stated: bool) -> Iterator[str]:
     """Yield what is assumed of a figure; `stated` says that its number of questions was given."""
     if number.spread:
-        yield "what follows ± is left out: a spread over runs says nothing about other questions"
+        yield "what follows ± is left out: runs say nothing about other questions, and their mean is not of 0 and 1"
     known = find_count(cell.data)
     if not stated:
         yield f"{cell.data}: {questions:,} questions, by its name"

@@ -37,7 +37,7 @@ class PrintedFigures:
     ] = None
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="ROW", help="The row that others are compared with. Default: the best and the second."),
+        typer.Option(metavar="ROW", help="The row, or the value, to compare with. Default: the second best row."),
     ] = None
 
 

@@ -55,6 +55,12 @@ def test_number_of_questions_by_name() -> None:
     assert result.claims[0].verdict == "impossible"
 
 
+def test_baseline_of_a_value() -> None:
+    one = audit(values=["40.5"], baseline="36.4", n=1000, metric="EM")
+    assert one == audit(values=["40.5", "36.4"], n=1000, metric="EM")
+    assert audit(values=["40.5"], n=1000, metric="EM").claims == ()
+
+
 def test_table_with_a_baseline() -> None:
     Path("table.csv").write_text("method,EM\nbm25,30.1\ndense,32.0\nhybrid,36.5\n")
     result = audit("table.csv", n=1000, baseline="bm25")

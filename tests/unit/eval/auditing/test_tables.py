@@ -38,8 +38,8 @@ SHAPES = {
         "1000",
         [
             ("MuSiQue", "EM", "RAPTOR (GPT-4o)", 0.364, 1000),
-            ("MuSiQue", "F1", "RAPTOR (GPT-4o)", 0.4909, 1000),
             ("MuSiQue", "EM", "SiReRAG", 0.405, 1000),
+            ("MuSiQue", "F1", "RAPTOR (GPT-4o)", 0.4909, 1000),
             ("MuSiQue", "F1", "SiReRAG", 0.5308, 1000),
         ],
     ),
@@ -62,8 +62,8 @@ SHAPES = {
         "",
         [
             ("SciFact", "nDCG@10", "BM25", 0.665, 300),
-            ("NFCorpus", "nDCG@10", "BM25", 0.325, 323),
             ("SciFact", "nDCG@10", "ColBERT", 0.671, 300),
+            ("NFCorpus", "nDCG@10", "BM25", 0.325, 323),
         ],
     ),
     # means and deviations of runs (SiReRAG, Table 2), a metric in brackets (RAPTOR, Table 2)
@@ -71,6 +71,16 @@ SHAPES = {
         "method,Accuracy (QuALITY dev)\nRAPTOR,78.88 ± 0.5\nother,78.76 (0.4)\n",
         "",
         [("QuALITY dev", "Accuracy", "RAPTOR", 0.7888, 2086), ("QuALITY dev", "Accuracy", "other", 0.7876, 2086)],
+    ),
+    # a column of text, columns without a metric, and a cell without a figure in the first row (DPR, Table 2)
+    "text.csv": (
+        "Retriever;Training;NQ-open top-20;WebQuestions top-20\nBM25;None;;55,0\nDPR;Single;78,4;73,2\n",
+        "",
+        [
+            ("NQ-open", "top-20", "DPR", 0.784, 3610),
+            ("WebQuestions", "top-20", "BM25", 0.55, 2032),
+            ("WebQuestions", "top-20", "DPR", 0.732, 2032),
+        ],
     ),
     # a row for each figure
     "long.csv": (
@@ -114,6 +124,11 @@ def test_printed_figure_is_as_exact_as_its_decimals() -> None:
     assert (more.mean.low, more.mean.high) == pytest.approx((0.40495, 0.40505))
 
 
+def test_means_of_runs_are_not_zero_or_one() -> None:
+    rows = [{"method": "a", "EM": "49.3 ± 1.1"}, {"method": "b", "EM": "41.2"}]
+    assert [figure.mean.binary for figure in read_figures(rows, "500").figures] == [False, True]
+
+
 def test_notes_say_what_is_left_out_and_assumed(tmp_path: Path) -> None:
     text = "method,SciFact BLEU-1,SciFact nDCG@10,Avg F1,prose\na,20,31±2,40,50\nb,21,about 30,41,51\n"
     with pytest.raises(UsageError, match="unknown how many questions 'prose' has"):
@@ -122,7 +137,7 @@ def test_notes_say_what_is_left_out_and_assumed(tmp_path: Path) -> None:
     assert len(table.figures) == 3
     assert table.notes[-5:] == (
         "BLEU-1 is of a whole corpus, not a mean over questions, and is left out",
-        "what follows ± is left out: a spread over runs says nothing about other questions",
+        "what follows ± is left out: runs say nothing about other questions, and their mean is not of 0 and 1",
         "averages over data sets are left out: no number of questions belongs to them",
         "no metric is named (--metric): its values are taken to be from 0 to 1; --binary says that they are 0 or 1",
         "no figure, and left out: 'about 30' of b",
