@@ -156,43 +156,43 @@ def page() -> str:
     """Return the page."""
     audits = [(entry, audit(STUDIES / entry.file, n=entry.n, baseline=entry.baseline)) for entry in ENTRIES]
     lines = [HEAD, *_overview(audits)]
-    for entry, done in audits:
-        lines += ["", f"## {entry.title}", "", *_describe(entry, done)]
+    for entry, result in audits:
+        lines += ["", f"## {entry.title}", "", *_describe(entry, result)]
     return "\n".join(lines) + "\n"
 
 
 def _overview(audits: list[tuple[Entry, Audit]]) -> Iterator[str]:
     yield "| table | claims | " + " | ".join(VERDICTS.values()) + " |"
     yield "|---|--:" + "|--:" * len(VERDICTS) + "|"
-    for entry, done in audits:
-        claims = _select(entry, done)
+    for entry, result in audits:
+        claims = _select(entry, result)
         counts = Counter(claim.verdict for claim in claims)
         cells = " | ".join(str(counts[verdict] or "") for verdict in VERDICTS)
         yield f"| {entry.title} | {len(claims)} | {cells} |"
 
 
-def _describe(entry: Entry, done: Audit) -> Iterator[str]:
+def _describe(entry: Entry, result: Audit) -> Iterator[str]:
     yield from _wrap(f"Source: {entry.source}. Questions: {entry.questions}. {entry.remark}".rstrip())
     yield ""
     yield "| claim | difference | p, at least | at most | verdict | to show it, questions |"
     yield "|---|--:|--:|--:|---|--:|"
-    for claim in _select(entry, done):
+    for claim in _select(entry, result):
         yield f"| {' | '.join(claim_cells(claim))} |"
-    claims = max(claim.comparisons for claim in done.claims)
+    claims = max(claim.comparisons for claim in result.claims)
     level = f"p < 0.05 / {claims}" if claims > 1 else "p < 0.05"
     yield ""
-    yield from _wrap(f"Significant is {level}.{_list_impossible(done)}")
+    yield from _wrap(f"Significant is {level}.{_list_impossible(result)}")
     options = f" --n {entry.n}" if entry.n else ""
     options += f" --baseline '{entry.baseline}'" if entry.baseline else ""
     yield f"`ragindex audit studies/{entry.file}{options}`"
 
 
-def _list_impossible(done: Audit) -> str:
-    return f" Figures that cannot be: {'; '.join(done.impossible)}." if done.impossible else ""
+def _list_impossible(result: Audit) -> str:
+    return f" Figures that cannot be: {'; '.join(result.impossible)}." if result.impossible else ""
 
 
-def _select(entry: Entry, done: Audit) -> list[Claim]:
-    return [claim for claim in done.claims if not entry.methods or claim.method in entry.methods]
+def _select(entry: Entry, result: Audit) -> list[Claim]:
+    return [claim for claim in result.claims if not entry.methods or claim.method in entry.methods]
 
 
 def _wrap(text: str) -> list[str]:

@@ -213,11 +213,11 @@ def _whole(questions: float) -> int | None:
 def _check_counts(figures: Sequence[TableFigure]) -> Iterator[str]:
     """Yield figures of 0 and 1 that no number of right answers gives (GRIM: Brown and Heathers 2017)."""
     for key, column in _columns(figures).items():
-        wrong = [figure for figure in column if figure.mean.binary and figure.mean.sums is None]
-        if not wrong:
+        misfits = [figure for figure in column if figure.mean.binary and figure.mean.sums is None]
+        if not misfits:
             continue
-        questions = wrong[0].mean.questions
-        shown = ", ".join(f"{figure.method} {percent(figure.mean.value)}" for figure in wrong[:3])
+        questions = misfits[0].mean.questions
+        shown = ", ".join(f"{figure.method} {percent(figure.mean.value)}" for figure in misfits[:3])
         count = next(
             (
                 times * questions
@@ -230,9 +230,10 @@ def _check_counts(figures: Sequence[TableFigure]) -> Iterator[str]:
             None,
         )
         also = f"; all figures are shares of {count:,}, as of {count // questions} runs" if count else ""
-        also = ", unless digits were cut off instead of rounded" if all(map(_may_be_cut, wrong)) else also
+        also = ", unless digits were cut off instead of rounded" if all(map(_may_be_cut, misfits)) else also
         where = _name(key[0], column[0].metric)
-        yield f"{where}: {len(wrong)} of {len(column)} figures are no share of {questions:,} questions ({shown}){also}"
+        counted = f"{len(misfits)} of {len(column)} figures"
+        yield f"{where}: {counted} are no share of {questions:,} questions ({shown}){also}"
 
 
 def _may_be_cut(figure: TableFigure) -> bool:

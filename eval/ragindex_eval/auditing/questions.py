@@ -93,7 +93,7 @@ def _audit_dataset(dataset: Dataset) -> QuestionAudit:
     titles = _find_in_titles(
         documents, [*texts.values(), *(answer for listed in answers.values() for answer in listed)]
     )
-    found = {
+    findings = {
         "duplicates": list(_find_repeated(texts.values())),
         "in_titles": [text for text in texts.values() if _fold(text) in titles],
         "answer_in_titles": [
@@ -111,22 +111,22 @@ def _audit_dataset(dataset: Dataset) -> QuestionAudit:
     of_gold = {id for of_query in gold.values() for id in of_query.doc_ids}
     return QuestionAudit(
         questions=len(texts),
-        duplicates=len(found["duplicates"]),
+        duplicates=len(findings["duplicates"]),
         without_gold=sum(id not in gold or not gold[id].doc_ids for id in texts),
-        in_titles=len(found["in_titles"]),
-        answer_in_titles=len(found["answer_in_titles"]),
+        in_titles=len(findings["in_titles"]),
+        answer_in_titles=len(findings["answer_in_titles"]),
         naming=len(naming),
-        left_out=len(found["left_out"]),
+        left_out=len(findings["left_out"]),
         documents=len(documents),
-        duplicate_documents=len(found["duplicate_documents"]),
+        duplicate_documents=len(findings["duplicate_documents"]),
         duplicate_gold=sum(document.id in of_gold and counts[content(document)] > 1 for document in documents),
         smallest=smallest_differences(0.5, len(texts), BINARY),
-        examples=_take_examples(found),
+        examples=_take_examples(findings),
     )
 
 
-def _take_examples(found: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(entries[:_EXAMPLES]) for name, entries in found.items() if entries}
+def _take_examples(findings: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(entries[:_EXAMPLES]) for name, entries in findings.items() if entries}
 
 
 # ---------------------------------------------------------------- texts
@@ -164,15 +164,15 @@ def _find_in_titles(documents: Iterable[Document], texts: Iterable[str]) -> set[
     """Return the folded texts that stand in a title as whole words."""
     wanted = {folded for text in texts if (folded := _fold(text))}
     longest = max((folded.count(" ") + 1 for folded in wanted), default=0)
-    found = set[str]()
+    matches = set[str]()
     for title in {document.title for document in documents}:
         words = _fold(title).split()
         for start in range(len(words)):
             for end in range(start + 1, min(len(words), start + longest) + 1):
                 phrase = " ".join(words[start:end])
                 if phrase in wanted:
-                    found.add(phrase)
-    return found
+                    matches.add(phrase)
+    return matches
 
 
 def _read_texts(path: Path) -> Iterator[str]:
@@ -183,12 +183,12 @@ def _read_texts(path: Path) -> Iterator[str]:
         raise DataError("a file of questions in UTF-8", str(error), path=path) from error
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
-        found = _read_table(text, path, "\t" if suffix == ".tsv" else ",")
+        lines = _read_table(text, path, "\t" if suffix == ".tsv" else ",")
     elif suffix == ".jsonl":
-        found = _read_lines_of_json(text, path)
+        lines = _read_lines_of_json(text, path)
     else:
-        found = (line.strip() for line in text.split("\n"))
-    texts = [question for question in found if question.strip()]
+        lines = (line.strip() for line in text.split("\n"))
+    texts = [question for question in lines if question.strip()]
     if not texts:
         raise DataError("at least one question", "none", path=path)
     yield from texts

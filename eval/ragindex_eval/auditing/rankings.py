@@ -99,26 +99,30 @@ def audit_rankings(
         raise UsageError(f"{qrels} judges no document as relevant, so no ranking can be scored.")
     runs = [read_run(file) for file in files]
     names = [run.name for run in runs]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"Several runs are called {join_names(twice)}: rename the files, whose names are the labels.")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(
+            f"Several runs are called {join_names(repeated)}: rename the files, whose names are the labels."
+        )
     values = np.stack([_score(run, gold, metric, k) for run in runs], axis=1)
     ids = {id for of_query in gold.values() for id in of_query}
-    found = {(query, id) for run in runs for query, ranked in run.rankings.items() for id, _ in ranked if query in gold}
-    wanted = [(query, id) for query, of_query in gold.items() for id in of_query]
-    never = [id for query, id in wanted if (query, id) not in found]
+    retrieved = {
+        (query, id) for run in runs for query, ranked in run.rankings.items() for id, _ in ranked if query in gold
+    }
+    relevant = [(query, id) for query, of_query in gold.items() for id in of_query]
+    missed = [id for query, id in relevant if (query, id) not in retrieved]
     unmatched = None if documents is None else sorted(ids - documents)
     return RankingAudit(
         metric=metric,
         questions=len(grades),
         unanswerable=sum(not of_query for of_query in gold.values()),
-        gold=len(wanted),
-        never_found=len(never),
+        gold=len(relevant),
+        never_found=len(missed),
         unmatched=None if unmatched is None else len(unmatched),
         runs=tuple(
             _audit_run(run, values[:, number], grades, gold, metric, k, documents) for number, run in enumerate(runs)
         ),
         pairs=tuple(_audit_pairs(names, values)),
-        examples={"never_found": tuple(never[:_EXAMPLES]), "unmatched": tuple((unmatched or [])[:_EXAMPLES])},
+        examples={"never_found": tuple(missed[:_EXAMPLES]), "unmatched": tuple((unmatched or [])[:_EXAMPLES])},
     )
 
 
@@ -187,15 +191,15 @@ def _audit_run(
 
 
 def _audit_pairs(names: Sequence[str], values: SampleArray) -> Iterator[AuditedPair]:
-    both = list(combinations(range(len(names)), 2))
-    if not both:
+    pairs = list(combinations(range(len(names)), 2))
+    if not pairs:
         return
-    tests = run_paired_tests(values[:, :, None], both, SEED)
-    for number, (first, second) in enumerate(both):
+    tests = run_paired_tests(values[:, :, None], pairs, SEED)
+    for number, (first, second) in enumerate(pairs):
         differences = values[:, first] - values[:, second]
         mean = float(differences.mean())
         spread = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
-        needed = count_questions(abs(mean), spread, len(both)) if spread else float("inf")
+        needed = count_questions(abs(mean), spread, len(pairs)) if spread else float("inf")
         yield AuditedPair(
             names[first],
             names[second],
@@ -203,6 +207,6 @@ def _audit_pairs(names: Sequence[str], values: SampleArray) -> Iterator[AuditedP
             (float(tests.low[number, 0]), float(tests.high[number, 0])),
             float(tests.p[number, 0]),
             float(tests.adjusted[number, 0]),
-            smallest_difference(spread, len(differences), len(both)) if spread else None,
+            smallest_difference(spread, len(differences), len(pairs)) if spread else None,
             None if isinf(needed) else ceil(needed),
         )

@@ -298,8 +298,8 @@ def _explain_left_out(
     if (cell.data, cell.metric) in empty:
         return f"{' '.join(filter(None, (cell.data, cell.metric))) or 'a column'} has no figures, and is left out"
     if number is None:
-        empty = _NO_FIGURE.fullmatch(_strip_marks(cell.written))
-        return "" if empty else f"no figure, and left out: {cell.written[:30]!r} of {cell.method}"
+        blank = _NO_FIGURE.fullmatch(_strip_marks(cell.written))
+        return "" if blank else f"no figure, and left out: {cell.written[:30]!r} of {cell.method}"
     if metric.corpus:
         return f"{metric.name} is of a whole corpus, not a mean over questions, and is left out"
     if _AVERAGE.fullmatch(cell.data):
@@ -335,7 +335,7 @@ def _make_mean(cell: _Cell, number: _Number, questions: int, *, in_percent: bool
     if not math.isfinite(value) or value > 1:
         where = " ".join(filter(None, (cell.data, cell.metric, cell.method)))
         raise UsageError(f"{where}: a mean must be from 0 to 1, or from 0 to 100 %. Got {cell.written}.")
-    return PrintedMean(questions, max(0.0, value - half), min(1.0, value + half), binary)
+    return PrintedMean(questions, value - half, value + half, binary)
 
 
 def _require_single(figures: Sequence[TableFigure]) -> None:

@@ -81,7 +81,7 @@ def audit_command(
     json_destination(json_file)
     if html is not None:
         require_writable(html.parent)
-    done = audit(
+    result = audit(
         table,
         values=figures.value or (),
         n=figures.n,
@@ -94,12 +94,12 @@ def audit_command(
         questions=files.questions,
     )
     if html is not None:
-        _write_page(done, html)
-    write_result(done.to_json(), json_file, lambda: standard_output().print(render_audit(done)))
+        _write_page(result, html)
+    write_result(result.to_json(), json_file, lambda: standard_output().print(render_audit(result)))
 
 
-def _write_page(done: Audit, path: Path) -> None:
+def _write_page(result: Audit, path: Path) -> None:
     try:
-        durable_files.write_file(path, to_html(done).encode())
+        durable_files.write_file(path, to_html(result).encode())
     except OSError as error:
         raise StoreError(f"{path} could not be written: {error.strerror or error}.") from error

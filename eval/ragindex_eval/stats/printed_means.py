@@ -42,7 +42,7 @@ GRADED = Plausible((0.3, 0.8), (0.25, 1.0))
 
 @dataclass(frozen=True, slots=True)
 class PrintedMean:
-    """A mean of `questions` values in [0, 1] as printed: it lies between `low` and `high`.
+    """A mean of `questions` values in [0, 1] as printed: it lies between `low` and `high`, and in [0, 1].
 
     `binary` says that every value is 0 or 1.
     """
@@ -54,7 +54,7 @@ class PrintedMean:
 
     @property
     def value(self) -> float:
-        """The middle of what rounds to the printed figure."""
+        """The printed figure, the middle of what rounds to it."""
         return min(1.0, max(0.0, (self.low + self.high) / 2))
 
     @property

@@ -102,6 +102,19 @@ def test_figures_have_intervals_and_smallest_differences() -> None:
     assert figure.smallest == (0.028, 0.052)
 
 
+@pytest.mark.parametrize(("written", "value"), [("0", 0.0), ("100", 1.0)])
+def test_all_and_none_are_as_printed(written: str, value: float) -> None:
+    """Though what rounds to them lies on one side alone."""
+    rows = [{"method": "a", "EM": written}, {"method": "b", "EM": "50"}]
+    first, _ = audit_figures(read_figures(rows, "40").figures)
+    expected = stats.binomtest(int(40 * value), 40).proportion_ci(method="exact")
+    assert first.value == value
+    assert first.interval[1 - int(value)] == pytest.approx((expected.low, expected.high)[1 - int(value)])
+    (one, other) = audit_figures(read_figures([{"method": "a", "EM": written}, {"method": "b", "EM": 50}], "1").figures)
+    assert one.interval == pytest.approx((max(0, value - 0.975), min(1, value + 0.975)))
+    assert 0 <= other.interval[0] < other.interval[1] <= 1
+
+
 # ---------------------------------------------------------------- what cannot be
 
 
