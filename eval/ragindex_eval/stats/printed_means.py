@@ -208,10 +208,11 @@ def printed_interval(mean: PrintedMean) -> tuple[float, float]:
     For values of 0 and 1 that is their variance; for others the interval is at most as wide.
     """
     value, questions = mean.value, mean.questions
+    varied = 0 < value < 1
+    if varied and questions == 1:
+        return 0.0, 1.0
     residuals = np.zeros(questions)
-    residuals[0] = (
-        1.0 if 0 < value < 1 and questions > 1 else 0.0
-    )  # whether the values vary is all that is read of them
+    residuals[0] = float(varied)  # whether the values vary is all that is read of them
     return log_odds_interval(value, _variance(value) / max(1, questions - 1), residuals, LEVEL)
 
 
