@@ -56,6 +56,22 @@ def test_questions_follow_renamed_documents(indexed: bool, pages: Path) -> None:
     assert (own.code, NOTE in own.json["notes"]) == (0, True)
 
 
+def test_evidence_offsets_follow_renamed_documents(pages: Path) -> None:
+    """A span of a document is one of the same text under its new name."""
+    text = (pages / "granite.md").read_text()
+    start = text.index("near the old town")
+    rows = f"Where is the granite?,near the old town,granite.md,granite.md:{start}-{start + 17}\n"
+    Path("questions.csv").write_text(f"question,answer,documents,evidence\n{rows}")
+    before = ragindex("compare", *ASKED)
+    (pages / "granite.md").rename(pages / "stone.md")
+    done = ragindex("compare", *ASKED)
+    assert (before.code, done.code) == (0, 0), done.err
+    assert NOTE in done.json["notes"]
+    (own,), (renamed,) = (each.json["methods"] for each in (before, done))
+    measured = {name: value for name, value in own["metrics"].items() if name.startswith("evidence_R@")}
+    assert measured and measured.items() <= renamed["metrics"].items()
+
+
 def test_new_file_under_the_old_name_takes_the_id(pages: Path) -> None:
     ragindex("compare", *ASKED)
     (pages / "granite.md").rename(pages / "stone.md")
