@@ -18,10 +18,11 @@ from ragindex.index.changes import find_removals, preview_replacement, replace_s
 from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.manifest import DocumentSource, PartRecord, wrap_write_errors
 from ragindex.index.models import Refit
-from ragindex.index.parts import list_working_methods
+from ragindex.index.parts import list_working_methods, topological_order
 from ragindex.index.readings import read_source
 from ragindex.index.state import INDEXING, IndexState
 from ragindex.index.sync import BuildResult
+from ragindex.interfaces import Part, Scheme
 from ragindex.plugins import registry
 
 _OUTCOME_FILE = "update.json"
@@ -182,9 +183,16 @@ def preview_update(index: IndexState, given: Sequence[SourceDocuments]) -> Index
 
 
 def name_methods(updated: Sequence[str], built: Iterable[str]) -> tuple[str, ...]:
-    """Return the methods, of which all parts are built, that use any of the updated parts: by their names."""
+    """Return the methods, of which all parts are built, that use any of the updated parts: by their names.
+
+    A method that adds nothing to the parts of its base, such as `ircot`, is left out: its base is named.
+    """
     changed, there = ({label.partition("(")[0] for label in labels} for labels in (updated, built))
-    needed = {name: {registry.name_of(part) for part in parts} for name, parts in list_working_methods().items()}
+    needed = {
+        name: {registry.name_of(part) for part in parts}
+        for name, parts in list_working_methods().items()
+        if not _adds_nothing(registry.scheme(name), parts)
+    }
     return tuple(name for name, parts in needed.items() if parts <= there and parts & changed)
 
 
@@ -226,6 +234,12 @@ def _source_to_json(source: SourceUpdate) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _adds_nothing(method: Scheme, parts: Sequence[Part[Any]]) -> bool:
+    """Return whether all `parts` of a method are those of the method that it asks."""
+    base = getattr(method, "base", None)
+    return isinstance(base, Scheme) and set(topological_order(base.parts())) == set(parts)
 
 
 def _agree(removals: Removals) -> None:
