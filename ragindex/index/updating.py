@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -154,12 +155,14 @@ def update_index(
     with ledger.record_calls(paid_only=True) as tally, index.writer(INDEXING):
         index.reload()
         before = dict(index.manifest.parts)
+        renames: Iterator[Mapping[str, str] | None] = repeat(None)
         if sum(len(source.corpora) for source in given) > 1:  # nothing is written before all removals are allowed
-            for corpus, named in ((corpus, source.named) for source in given for corpus in source.corpora):
-                if (removals := find_removals(index, corpus, source=named)).ids:
-                    announce(removals)
-            announce = _agree
-        updates = [_replace_source(index, source, announce) for source in given]
+            corpora = [(corpus, source.named) for source in given for corpus in source.corpora]
+            removals = [find_removals(index, corpus, source=named) for corpus, named in corpora]
+            for removed in filter(lambda removed: removed.ids, removals):
+                announce(removed)
+            announce, renames = _agree, iter([removed.renames for removed in removals])
+        updates = [_replace_source(index, source, announce, renames) for source in given]
         result = build()
     parts = _list_updated(before, index.manifest.parts)
     return IndexUpdate(
@@ -246,11 +249,18 @@ def _agree(removals: Removals) -> None:
     """Raise nothing: the removals have been announced."""
 
 
-def _replace_source(index: IndexState, source: SourceDocuments, announce: Callable[[Removals], None]) -> SourceUpdate:
-    return _report_source(
-        source,
-        [replace_source(index, corpus, source=source.named, announce=announce) for corpus in source.corpora],
-    )
+def _replace_source(
+    index: IndexState,
+    source: SourceDocuments,
+    announce: Callable[[Removals], None],
+    renames: Iterator[Mapping[str, str] | None],
+) -> SourceUpdate:
+    """Replace the documents of a source; `renames` yields those of each of its corpora, where they are known."""
+    changes = [
+        replace_source(index, corpus, source=source.named, announce=announce, renames=next(renames))
+        for corpus in source.corpora
+    ]
+    return _report_source(source, changes)
 
 
 def _report_source(source: SourceDocuments, changes: Sequence[DocumentChanges]) -> SourceUpdate:
