@@ -88,6 +88,16 @@ def test_report_names_no_method_that_only_asks_another(desk: Path) -> None:
     assert "updated: bm25, composed, dense, hybrid (2 parts: passages, vectors)" in updated
 
 
+def test_notes_on_unchanged_sources_are_not_repeated(desk: Path) -> None:
+    (desk / "notes" / "map.png").write_bytes(b"\x89PNG")
+    note = "ignored: 1 picture (map.png)"
+    assert note in ragindex("index", "notes", "--index", "w", "--methods", "bm25").err
+    assert note not in ragindex("update", "--index", "w").err
+    (desk / "notes" / "new.md").write_text("# New\n\nThe ferry.", encoding="utf-8")
+    assert note in ragindex("update", "--index", "w", "--dry-run").err
+    assert note in ragindex("update", "--index", "w").err
+
+
 def test_only_named_methods_are_updated(desk: Path) -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25,links")
     (desk / "notes" / "new.md").write_text("# New\n\nThe ferry.", encoding="utf-8")
