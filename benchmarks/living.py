@@ -31,6 +31,7 @@ from typing import Any
 from ragindex.errors import RagindexError
 from ragindex.index.index import Index
 from ragindex.index.parts import uses_encoder
+from ragindex.index.renames import read_renames
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.types import Document
@@ -158,7 +159,8 @@ def _follow(wanted: argparse.Namespace, folder: Path) -> None:
         _, fresh_cost = _run([*build, "--index", str(folder / "fresh")])
         clock = cost.clock
         with Index.open(living, read_only=True) as index, Index.open(folder / "fresh", read_only=True) as fresh:
-            first_ids = first_ids or {document.id for document in fresh.documents}
+            renames = read_renames(living)
+            first_ids = {renames.get(id, id) for id in first_ids or {document.id for document in fresh.documents}}
             questions = _draw_questions(list(fresh.documents), first_ids, wanted.questions, wanted.seed)
             state = _State(
                 day,
