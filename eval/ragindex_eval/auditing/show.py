@@ -98,7 +98,7 @@ def _range_of(differences: Sequence[float | None]) -> str:
 
 
 def _render_claims(claims: Sequence[Claim]) -> Table:
-    columns = ("claim", "difference", "p, at least", "at most", "verdict", "to show it, questions")
+    columns = ("claim", "difference", "p", "verdict", "questions to show it")
     return text_table(columns, [claim_cells(claim) for claim in claims[:_MOST_CLAIMS]])
 
 
@@ -110,7 +110,7 @@ def claim_cells(claim: Claim) -> tuple[str, ...]:
     return (
         f"{where}: {pair}" if where else pair,
         points(claim.difference),
-        *(probability(p).removeprefix("p ").removeprefix("= ") for p in claim.p),
+        " to ".join(dict.fromkeys(probability(p).removeprefix("p ").removeprefix("= ") for p in claim.p)),
         _describe_verdict(claim),
         low if low == high else f"{low} to {high}",
     )
@@ -122,28 +122,28 @@ def _format_count(questions: int | None) -> str:
 
 def _describe_verdict(claim: Claim) -> str:
     if claim.verdict == "open" and claim.disagreements is not None:
-        return f"significant if at most {claim.disagreements:,} questions are answered by only one"
+        return f"open: at most {claim.disagreements:,} differ"
     if claim.verdict == "open" and claim.correlation is not None:
-        return f"significant if outcomes correlate by {claim.correlation:.2f} or more"
-    return VERDICTS[claim.verdict]
+        return f"open: correlation {claim.correlation:.2f} up"
+    return claim.verdict
 
 
 def _list_below_claims(claims: Sequence[Claim]) -> Iterator[RenderableType]:
     counts = Counter(claim.verdict for claim in claims)
     if len(claims) > _MOST_CLAIMS:
         yield _line(f"… and {len(claims) - _MOST_CLAIMS} more: --json FILE has all")
-    if len(claims) > 1:
-        parts = [f"{counts[verdict]} {says}" for verdict, says in VERDICTS.items() if counts[verdict]]
-        yield ""
-        yield _line(f"Of {len(claims)} claims: {'; '.join(parts)}.")
-    most = max(claim.comparisons for claim in claims)
     yield ""
+    for verdict, meaning in VERDICTS.items():
+        if counts[verdict]:
+            yield _line(f"{verdict} ({counts[verdict]}): {meaning}")
+    most = max(claim.comparisons for claim in claims)
     level = f"p < 0.05 / {most}, since a column makes up to {most} claims," if most > 1 else "p < 0.05"
-    yield _line(f"Significant is {level} in a paired test, whose pairs of outcomes a table does not show.")
     (low, high), (least, _) = BINARY.correlations, GRADED.shares
+    yield ""
     yield _line(
-        f"Plausible are correlations of {low} to {high}; for metrics that are not 0 or 1, from {100 * least:.0f} to "
-        "100 % of the largest variance."
+        f"Significant is {level} in a paired test. A table does not show its pairs: p lies between the ends for all "
+        f"samples with these means. Plausible are correlations of {low} to {high}, and for metrics that are not 0 or 1 "
+        f"{100 * least:.0f} to 100 % of the largest variance."
     )
 
 

@@ -37,7 +37,7 @@ def test_bounds_of_the_printed_means_hold_p_of_the_rankings(questions: int, metr
     ranked = audit(runs=runs, qrels=qrels, metric=metric).rankings
     assert ranked is not None
     printed = [f"{100 * run.value:.1f}%" for run in ranked.runs]
-    (claim,) = audit(values=printed, n=questions, metric=metric).claims
+    (claim,) = audit(printed, n=questions, metric=metric).claims
     assert claim.p[0] <= ranked.pairs[0].p <= claim.p[1]
     assert claim.difference == pytest.approx(ranked.pairs[0].difference, abs=0.001)
     if claim.verdict in ("significant", "impossible"):
