@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ragindex.corpus import read_selected
 from ragindex.errors import UsageError
 from ragindex_eval.auditing.claims import AuditedFigure, Claim, audit_claims, audit_figures, check_figures
-from ragindex_eval.auditing.questions import QuestionAudit, audit_questions
 from ragindex_eval.auditing.rankings import RankingAudit, audit_rankings
 from ragindex_eval.auditing.tables import FigureTable, make_figures, read_figures
+
+if TYPE_CHECKING:
+    from ragindex_eval.auditing.questions import QuestionAudit
 
 SCHEMA = 1
 DEFAULT_METRIC = "R@10"
@@ -31,7 +32,7 @@ class Audit:
     claims: tuple[Claim, ...] = ()
     impossible: tuple[str, ...] = ()
     rankings: RankingAudit | None = None
-    questions: QuestionAudit | None = None
+    questions: "QuestionAudit | None" = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def audit(
         claims=audit_claims(figures, row, methods),
         impossible=tuple(check_figures(figures)),
         rankings=_audit_rankings(runs, qrels, metric or DEFAULT_METRIC, _path(documents)),
-        questions=audit_questions(_path(questions), _path(documents)) if asks else None,
+        questions=_audit_questions(_path(questions), _path(documents)) if asks else None,
         notes=() if read is None else read.notes,
     )
 
@@ -127,9 +128,17 @@ def _audit_rankings(
         return None
     ids = None
     if documents is not None:
+        from ragindex.corpus import read_selected  # takes a second to import, which tables need not wait for
+
         read = read_selected(documents, format=None, skip_bad=True)
         ids = frozenset(document.id for document in read.documents)
     return audit_rankings([Path(run) for run in runs], Path(qrels), metric, ids)
+
+
+def _audit_questions(questions: Path | None, documents: Path | None) -> "QuestionAudit":
+    from ragindex_eval.auditing.questions import audit_questions  # takes a second to import
+
+    return audit_questions(questions, documents)
 
 
 def _path(given: FilePath | None) -> Path | None:

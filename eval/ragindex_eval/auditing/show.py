@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -12,10 +13,12 @@ from rich.text import Text
 from ragindex.cli.console import strip_controls, text_table
 from ragindex_eval.auditing.audit import Audit
 from ragindex_eval.auditing.claims import VERDICTS, AuditedFigure, Claim
-from ragindex_eval.auditing.questions import QuestionAudit
 from ragindex_eval.auditing.rankings import AuditedPair, AuditedRun, RankingAudit
 from ragindex_eval.format import about_questions, join_names, many, percent, points, probability, shown
 from ragindex_eval.stats.printed_means import BINARY, GRADED
+
+if TYPE_CHECKING:
+    from ragindex_eval.auditing.questions import QuestionAudit
 
 _FEW_FIGURES = 6  # so many are shown one by one
 _MOST_CLAIMS = 40
@@ -209,7 +212,7 @@ def _list_run_findings(run: AuditedRun) -> Iterator[str]:
 # ---------------------------------------------------------------- questions
 
 
-def _describe_questions(audit: QuestionAudit) -> Iterator[str]:
+def _describe_questions(audit: "QuestionAudit") -> Iterator[str]:
     of = "" if audit.documents is None else f" on {many(audit.documents, 'document')}"
     yield f"{many(audit.questions, 'question')}{of}. Smallest difference that they show: {_range_of(audit.smallest)}."
     yield ""
