@@ -37,7 +37,7 @@ def main() -> int:
     shutil.copyfile(ROOT / "docs" / "zensical.toml", BUILD / "zensical.toml")  # it names the folders beside it
     status = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--clean"], cwd=BUILD).returncode
     if status == 0:
-        print(f"The site is in {SITE.relative_to(ROOT)}. To read it: python -m http.server -d {SITE.relative_to(ROOT)}")
+        pass
     return status
 
 
