@@ -1,0 +1,209 @@
+"""Why a document is not among the hits: its rank after each stage of a method, and the first stage that lost it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ragindex._util.ids import find_spelling
+from ragindex._util.text import describe_near, find_near_names, first_names, many
+from ragindex.filters import All, Filter, Ids, Overlaps, Range, Terms
+from ragindex.index.renames import read_renames
+from ragindex.interfaces import FilterQuery, Retriever, Scheme
+from ragindex.plugins.registry import label
+from ragindex.retrieval.stages import StageRank, StageRecorder, record_stages
+from ragindex.stores.metered import MeteredCollection
+from ragindex.types import Query, Retrieval
+
+if TYPE_CHECKING:
+    from ragindex.index.index import Index
+
+HITS = "hits"
+"""The last stage: what the method returned."""
+INDEX, PART, FILTER = "index", "part", "filter"
+"""Where a document was lost before the method's first stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentExplanation:
+    """Where a method had one document (or passage) at each stage of one search, and where it lost it.
+
+    Example:
+        explanation = index.explain_document("Who wrote the report?", "report-7", method="hybrid")
+        print(explanation.rank, explanation.lost_at)
+        print(explanation)
+
+    `rank` is its rank among the `k` hits, None if it is not among them. `lost_at` is then the first stage that lost it:
+    the name of one of the `stages`, or `index`, `part` or `filter` if none of these could have it. `reason` says why in
+    a sentence, and `notes` what is missing of the document in a part of the method.
+    """
+
+    document: str
+    method: str
+    k: int
+    rank: int | None
+    stages: tuple[StageRank, ...]
+    lost_at: str | None
+    reason: str
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {**asdict(self), "stages": [asdict(stage) for stage in self.stages], "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        lines = [f"{stage.stage}: {describe_rank(stage)}" for stage in self.stages]
+        return "\n".join([*lines, self.reason, *self.notes])
+
+
+def describe_rank(stage: StageRank) -> str:
+    """Return the rank of the document at a stage, and how many results went on."""
+    if stage.rank is None:
+        known = (
+            f"not among the {stage.results:,} best" if stage.is_cut else f"not among {many(stage.results, 'result')}"
+        )
+        return f"{known} ({stage.passed:,} went on)"
+    return f"rank {stage.rank:,} of {stage.results:,}{'+' * stage.is_cut} ({stage.passed:,} went on)"
+
+
+def search_with_explanation(
+    index: "Index", scheme: Scheme, retriever: Retriever, query: Query, k: int, document: str
+) -> tuple[Retrieval, DocumentExplanation]:
+    """Search once, as `retriever.retrieve` does, and explain where the document was lost.
+
+    Stores are searched again, beyond the results that the method asks for; no model is called for it.
+    """
+    search = _WantedDocument.find(index, scheme, document)
+    recorder = StageRecorder(search.document, frozenset(id for ids in search.records.values() for id in ids))
+    with record_stages(recorder):
+        (retrieval,) = retriever.retrieve([query], k)
+    recorder.add(HITS, retrieval.hits, k)
+    stages = tuple(replace(stage, query="" if stage.query == query.text else stage.query) for stage in recorder.stages)
+    return retrieval, search.explain(label(scheme), k, query.filter, stages)
+
+
+def find_losing_stage(stages: Sequence[StageRank]) -> StageRank:
+    """Return the last stage that ranked the document if that let it go no further, else the stage after it.
+
+    If no stage ranked it, it is the first one.
+    """
+    ranked = [place for place, stage in enumerate(stages) if stage.rank is not None]
+    if not ranked:
+        return stages[0]
+    return stages[ranked[-1] + stages[ranked[-1]].goes_on]
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedDocument:
+    """A document, or passage, and its records in the collections of a method's parts, by the label of the part."""
+
+    index: "Index"
+    scheme: Scheme
+    document: str
+    records: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def find(cls, index: "Index", scheme: Scheme, document: str) -> "_WantedDocument":
+        """Find the records of a document, and if there are none, those of a passage with this id."""
+        for field in ("doc_ids", "passage_ids"):
+            values = Terms(field, (document,)).values  # both spellings of a document's id
+            records = {
+                part: _find_ids(collection, Overlaps(field, values))
+                for part, collection in _open_collections(index, scheme)
+                if field in collection.fields()
+            }
+            if any(records.values()):
+                break
+        passages = tuple({id for ids in records.values() for id in ids})
+        others = {
+            part: _find_ids(collection, Overlaps("passage_ids", passages))
+            for part, collection in _open_collections(index, scheme)
+            if passages and part not in records and "passage_ids" in collection.fields()
+        }
+        return cls(index, scheme, document, records | others)
+
+    def explain(self, method: str, k: int, where: Filter | None, stages: Sequence[StageRank]) -> DocumentExplanation:
+        """Say where the document was lost, or that it is among the hits."""
+        rank = stages[-1].rank
+        lost_at: str | None = None
+        if rank is not None:
+            reason = f"{self.document} is hit {rank} of {stages[-1].results}."
+        elif not any(self.records.values()):
+            lost_at, reason = self._explain_missing(method)
+        elif where is not None and not self._passes(where):
+            lost_at, reason = FILTER, self._explain_filter(where)
+        else:
+            stage = find_losing_stage(stages)
+            lost_at, reason = stage.stage, f"{method} lost {self.document} at {stage.stage}: {describe_rank(stage)}."
+        return DocumentExplanation(
+            self.document, method, k, rank, tuple(stages), lost_at, reason, tuple(self._note_gaps(method))
+        )
+
+    def _explain_missing(self, method: str) -> tuple[str, str]:
+        """Return where a document without records was lost, and why."""
+        index, id = self.index, self.document
+        if find_spelling(id, frozenset(index.documents.sources())) is not None:
+            command = index.command("index", "--methods", method)
+            return PART, f"{id} is in the index, but no part of {method} has it yet. Run: {command}"
+        left_out = {id: why for source in index.manifest.sources.values() for id, why in source.left_out.items()}
+        if id in left_out:
+            return INDEX, f"{id} is not in the index: it was left out when it was read ({left_out[id]})."
+        new_id = read_renames(index.folder).get(id)
+        if new_id is not None:
+            return INDEX, f"{id} is not in the index: it was renamed to {new_id}."
+        near = describe_near(find_near_names(id, index.documents.sources()))
+        return (
+            INDEX,
+            f"No document or passage of the index {index.folder} has the id {id!r}{f' ({near})' * bool(near)}.",
+        )
+
+    def _passes(self, where: Filter) -> bool:
+        """Return whether a record of the document passes the filter, in any part."""
+        for part, collection in _open_collections(self.index, self.scheme):
+            ids = self.records.get(part, ())
+            if ids and "doc_ids" in collection.fields():
+                (result,) = collection.search([FilterQuery(All((Ids(ids), where)), len(ids))])
+                if result.ids:
+                    return True
+        return False
+
+    def _explain_filter(self, where: Filter) -> str:
+        conditions = where.filters if isinstance(where, All) else (where,)
+        failing = [condition for condition in conditions if not self._passes(condition)]
+        described = "; ".join(map(self._describe_condition, failing or conditions))
+        return f"{self.document} does not pass the filter: {described}."
+
+    def _describe_condition(self, condition: Filter) -> str:
+        """Return a condition, and the value that the document has."""
+        if isinstance(condition, Terms):
+            wanted = f"{condition.field} is one of {', '.join(condition.values)}"
+        elif isinstance(condition, Range):
+            wanted = f"{condition.field} lies between {condition.low} and {condition.high}"
+        else:
+            return repr(condition)
+        key = condition.field.removeprefix("meta.")
+        documents = self.index.read([self.document]) if key != condition.field else ()
+        return wanted + "".join(f", and it has {document.metadata.get(key)!r}" for document in documents)
+
+    def _note_gaps(self, method: str) -> Iterator[str]:
+        """Yield a sentence for each part that failed on passages of the document, or has nothing of it."""
+        passages = {id for ids in self.records.values() for id in ids}
+        failures = self.index.failures(self.scheme)
+        for part, failed in failures.items():
+            own = sorted(passages & failed.keys())
+            if own:
+                yield f"{part} failed on {many(len(own), 'passage')} of it ({first_names(own)}): {failed[own[0]]}"
+        missing = [part for part, ids in self.records.items() if not ids and part not in failures]
+        if missing and passages:
+            yield f"{method} also searches {first_names(missing)}, which has nothing of it."
+
+
+def _open_collections(index: "Index", scheme: Scheme) -> Iterator[tuple[str, MeteredCollection]]:
+    """Yield the collections among the parts of a method, with the labels of the parts."""
+    for part in index.all_parts(scheme):
+        opened = index.open_part(part)
+        if isinstance(opened, MeteredCollection):
+            yield label(part), opened
+
+
+def _find_ids(collection: MeteredCollection, where: Filter) -> tuple[str, ...]:
+    return tuple(id for batch in collection.scan((), where) for id in batch.column("id").to_pylist())
