@@ -46,6 +46,14 @@ class DocumentExplanation:
     reason: str
     notes: tuple[str, ...] = ()
 
+    def keep_first(self, count: int, stage: str) -> "DocumentExplanation":
+        """Return the explanation after a further stage that has kept the first `count` hits."""
+        if self.rank is None or self.rank <= count:
+            return self
+        lost = StageRank(stage, "", self.rank, count, self.stages[-1].results)
+        reason = f"{stage} left out {self.document}: {describe_rank(lost)}."
+        return replace(self, rank=None, stages=(*self.stages, lost), lost_at=stage, reason=reason)
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return {**asdict(self), "stages": [asdict(stage) for stage in self.stages], "notes": list(self.notes)}
@@ -55,14 +63,17 @@ class DocumentExplanation:
         return "\n".join([*lines, self.reason, *self.notes])
 
 
+def format_rank(stage: StageRank) -> str:
+    """Return the rank of the document among the results of a stage; "+" if there are more than were looked at."""
+    return f"{'none' if stage.rank is None else f'{stage.rank:,}'} of {stage.results:,}{'+' * stage.is_cut}"
+
+
 def describe_rank(stage: StageRank) -> str:
-    """Return the rank of the document at a stage, and how many results went on."""
+    """Return the rank of the document at a stage, and how many results went on, as part of a sentence."""
     if stage.rank is None:
-        known = (
-            f"not among the {stage.results:,} best" if stage.is_cut else f"not among {many(stage.results, 'result')}"
-        )
-        return f"{known} ({stage.passed:,} went on)"
-    return f"rank {stage.rank:,} of {stage.results:,}{'+' * stage.is_cut} ({stage.passed:,} went on)"
+        return f"not among the {stage.results:,} best" if stage.is_cut else f"not among {many(stage.results, 'result')}"
+    going_on = f", of which the first {stage.passed:,} go on" if not stage.goes_on else ""
+    return f"rank {format_rank(stage)}{going_on}"
 
 
 def search_with_explanation(

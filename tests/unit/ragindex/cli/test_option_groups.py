@@ -11,9 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from ragindex._util.distribution import entry_points
+from ragindex.cli.main import BUILT_IN, point_to
 from ragindex.cli.option_groups import GroupedCommand, group_of, with_groups
-
-GROUPED = ("index", "add", "read")
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,9 @@ def test_help_lists_options_by_group() -> None:
 
 
 def functions() -> list[tuple[str, ast.FunctionDef]]:
-    """The functions of all commands of the evaluation, and of those of the framework that have groups."""
+    """The functions of all commands."""
     places = [(point.module, point.attr) for point in entry_points(group="ragindex.commands")]
-    places += [(f"ragindex.cli.{name}", name) for name in GROUPED]
+    places += [(point.module, point.attr) for point in map(point_to, BUILT_IN)]
     found = []
     for module, name in places:
         spec = find_spec(module)
