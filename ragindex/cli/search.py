@@ -25,7 +25,7 @@ from ragindex.cli.hits import QuestionOptions, describe_question_words, open_ret
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
-from ragindex.index.explanation import DocumentExplanation, format_rank, search_with_explanation
+from ragindex.index.explanation import FILTER, INDEX, PART, DocumentExplanation, format_rank, search_with_explanation
 from ragindex.index.index import Index
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
@@ -180,15 +180,17 @@ def _write(output: SearchOutput, shown: ShownOptions, json: str | None) -> None:
 
 
 def _print_explanation(explanation: DocumentExplanation) -> None:
-    """Print the rank of the expected document at each stage, and where it was lost."""
+    """Print where the expected document was lost, and its rank at each stage if one of them could have it."""
+    stdout().print()
+    for line in (explanation.reason, *explanation.notes):
+        stdout().print(Text(strip_controls(line)))
+    if explanation.lost_at in (INDEX, PART, FILTER):
+        return
     rows = [
         (stage.stage, format_rank(stage), f"{stage.passed:,}", truncate(stage.query, _QUERY_LENGTH))
         for stage in explanation.stages
     ]
-    stdout().print()
     stdout().print(text_table(("stage", f"rank of {explanation.document}", "go on", "searched for"), rows))
-    for line in (explanation.reason, *explanation.notes):
-        stdout().print(Text(strip_controls(line)))
 
 
 def _one_of(key: str, values: Sequence[str]) -> filters.Filter:

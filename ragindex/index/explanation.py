@@ -92,15 +92,13 @@ def search_with_explanation(
     return retrieval, search.explain(label(scheme), k, query.filter, stages)
 
 
-def find_losing_stage(stages: Sequence[StageRank]) -> StageRank:
-    """Return the last stage that ranked the document if that let it go no further, else the stage after it.
+def find_losing_place(stages: Sequence[StageRank]) -> int:
+    """Return the place of the last stage that ranked the document if that let it go no further, else of the next one.
 
     If no stage ranked it, it is the first one.
     """
     ranked = [place for place, stage in enumerate(stages) if stage.rank is not None]
-    if not ranked:
-        return stages[0]
-    return stages[ranked[-1] + stages[ranked[-1]].goes_on]
+    return ranked[-1] + stages[ranked[-1]].goes_on if ranked else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ class _WantedDocument:
         elif where is not None and not self._passes(where):
             lost_at, reason = FILTER, self._explain_filter(where)
         else:
-            stage = find_losing_stage(stages)
+            stage = stages[find_losing_place(stages)]
             lost_at, reason = stage.stage, f"{method} lost {self.document} at {stage.stage}: {describe_rank(stage)}."
         return DocumentExplanation(
             self.document, method, k, rank, tuple(stages), lost_at, reason, tuple(self._note_gaps(method))
