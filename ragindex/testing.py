@@ -22,7 +22,7 @@ from pydantic import PrivateAttr
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
-from ragindex.index.explanation import DocumentExplanation, find_losing_place, search_with_explanation
+from ragindex.index.explanation import DocumentExplanation, find_losing_place
 from ragindex.index.index import Index
 from ragindex.index.parts import tasks_of, topological_order
 from ragindex.interfaces import Collection, Part, Retriever, Schema, Scheme, Store
@@ -465,13 +465,14 @@ def check_stages(bench: _Bench) -> None:
     """
     index = bench.share()
     retriever = bench.name_questions(index)
+    explainer = index.explainer(bench.scheme, retriever)
     for text, k in product(QUESTIONS[:2], (3, 30)):
         query = Query("q", text)
         with ledger.record_calls() as of_search:
             (expected,) = retriever.retrieve([query], k)
         for document in DOCUMENTS[::_EXPLAINED]:
             with ledger.record_calls() as of_explanation:
-                answer = search_with_explanation(index, bench.scheme, retriever, query, k, document.id)
+                answer = explainer.search(query, k, document.id)
             assert_same([answer[0]], [expected], f"with an explanation of where {document.id} is")
             _require_consistent(answer[1], expected, document.id)
             calls, more = len(of_search.entries), len(of_explanation.entries)

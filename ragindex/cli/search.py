@@ -25,7 +25,7 @@ from ragindex.cli.hits import QuestionOptions, describe_question_words, open_ret
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
-from ragindex.index.explanation import FILTER, INDEX, PART, DocumentExplanation, format_rank, search_with_explanation
+from ragindex.index.explanation import FILTER, INDEX, PART, DocumentExplanation, format_rank
 from ragindex.index.index import Index
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
@@ -161,7 +161,7 @@ def _search(
     if expected is None:
         (retrieval,) = retriever.retrieve([query], k)
     else:
-        retrieval, explanation = search_with_explanation(index, scheme, retriever, query, k, expected)
+        retrieval, explanation = index.explainer(scheme, retriever).search(query, k, expected)
     encoder, language = index.encoder_of(scheme), index.language
     return SearchOutput(query.text, retrieval, label(scheme), encoder, language, explanation)
 
@@ -203,11 +203,9 @@ def _note_unknown_filters(index: Index, scheme: Scheme, wanted: Mapping[str, Seq
 
     `wanted` maps keys to values as they are typed.
     """
-    parts = (index.open_part(part) for part in index.all_parts(scheme)) if wanted else ()
     by_field: dict[str, MeteredCollection] = {}
-    for part in parts:
-        if isinstance(part, MeteredCollection):
-            by_field |= dict.fromkeys(part.fields(), part)
+    for part in index.open_collections(scheme).values() if wanted else ():
+        by_field |= dict.fromkeys(part.fields(), part)
     known = sorted(name.removeprefix("meta.") for name in by_field if name.startswith("meta."))
     for key, values in wanted.items() if by_field else ():
         collection = by_field.get(f"meta.{key}")

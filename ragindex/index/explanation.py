@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ragindex._util.canonical import load_stored_json
 from ragindex._util.ids import find_spelling
 from ragindex._util.text import describe_near, find_near_names, first_names, many
 from ragindex.filters import All, Filter, Ids, Overlaps, Range, Terms
 from ragindex.index.renames import read_renames
+from ragindex.index.state import IndexState
 from ragindex.interfaces import FilterQuery, Retriever, Scheme
 from ragindex.plugins.registry import label
+from ragindex.retrieval.hits import fetch_records
 from ragindex.retrieval.stages import StageRank, StageRecorder, record_stages
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query, Retrieval
-
-if TYPE_CHECKING:
-    from ragindex.index.index import Index
 
 HITS = "hits"
 """The last stage: what the method returned."""
@@ -76,20 +76,29 @@ def describe_rank(stage: StageRank) -> str:
     return f"rank {format_rank(stage)}{going_on}"
 
 
-def search_with_explanation(
-    index: "Index", scheme: Scheme, retriever: Retriever, query: Query, k: int, document: str
-) -> tuple[Retrieval, DocumentExplanation]:
-    """Search once, as `retriever.retrieve` does, and explain where the document was lost.
+@dataclass(frozen=True, slots=True)
+class MethodExplainer:
+    """An open method, and the collections among its parts by the label of the part. Made by `Index.explainer`."""
 
-    Stores are searched again, beyond the results that the method asks for; no model is called for it.
-    """
-    search = _WantedDocument.find(index, scheme, document)
-    recorder = StageRecorder(search.document, frozenset(id for ids in search.records.values() for id in ids))
-    with record_stages(recorder):
-        (retrieval,) = retriever.retrieve([query], k)
-    recorder.add(HITS, retrieval.hits, k)
-    stages = tuple(replace(stage, query="" if stage.query == query.text else stage.query) for stage in recorder.stages)
-    return retrieval, search.explain(label(scheme), k, query.filter, stages)
+    index: IndexState
+    scheme: Scheme
+    retriever: Retriever
+    collections: Mapping[str, MeteredCollection]
+
+    def search(self, query: Query, k: int, document: str) -> tuple[Retrieval, DocumentExplanation]:
+        """Search once, as the retriever does, and explain where the document was lost.
+
+        Stores are searched again, beyond the results that the method asks for; no model is called for it.
+        """
+        wanted = _WantedDocument(self, document, _find_records(self.collections, document))
+        recorder = StageRecorder(document, frozenset(id for ids in wanted.records.values() for id in ids))
+        with record_stages(recorder):
+            (retrieval,) = self.retriever.retrieve([query], k)
+        recorder.add(HITS, retrieval.hits, k)
+        stages = tuple(
+            replace(stage, query="" if stage.query == query.text else stage.query) for stage in recorder.stages
+        )
+        return retrieval, wanted.explain(k, query.filter, stages)
 
 
 def find_losing_place(stages: Sequence[StageRank]) -> int:
@@ -105,34 +114,13 @@ def find_losing_place(stages: Sequence[StageRank]) -> int:
 class _WantedDocument:
     """A document, or passage, and its records in the collections of a method's parts, by the label of the part."""
 
-    index: "Index"
-    scheme: Scheme
+    method: MethodExplainer
     document: str
     records: Mapping[str, tuple[str, ...]]
 
-    @classmethod
-    def find(cls, index: "Index", scheme: Scheme, document: str) -> "_WantedDocument":
-        """Find the records of a document, and if there are none, those of a passage with this id."""
-        for field in ("doc_ids", "passage_ids"):
-            values = Terms(field, (document,)).values  # both spellings of a document's id
-            records = {
-                part: _find_ids(collection, Overlaps(field, values))
-                for part, collection in _open_collections(index, scheme)
-                if field in collection.fields()
-            }
-            if any(records.values()):
-                break
-        passages = tuple({id for ids in records.values() for id in ids})
-        others = {
-            part: _find_ids(collection, Overlaps("passage_ids", passages))
-            for part, collection in _open_collections(index, scheme)
-            if passages and part not in records and "passage_ids" in collection.fields()
-        }
-        return cls(index, scheme, document, records | others)
-
-    def explain(self, method: str, k: int, where: Filter | None, stages: Sequence[StageRank]) -> DocumentExplanation:
+    def explain(self, k: int, where: Filter | None, stages: Sequence[StageRank]) -> DocumentExplanation:
         """Say where the document was lost, or that it is among the hits."""
-        rank = stages[-1].rank
+        rank, method = stages[-1].rank, label(self.method.scheme)
         lost_at: str | None = None
         if rank is not None:
             reason = f"{self.document} is hit {rank} of {stages[-1].results}."
@@ -149,8 +137,10 @@ class _WantedDocument:
 
     def _explain_missing(self, method: str) -> tuple[str, str]:
         """Return where a document without records was lost, and why."""
-        index, id = self.index, self.document
-        if find_spelling(id, frozenset(index.documents.sources())) is not None:
+        index, id = self.method.index, self.document
+        is_packed = index.store.version("documents") is None  # with an exported retriever, which has no documents
+        documents = frozenset[str]() if is_packed else frozenset(index.documents.sources())
+        if find_spelling(id, documents) is not None:
             command = index.command("index", "--methods", method)
             return PART, f"{id} is in the index, but no part of {method} has it yet. Run: {command}"
         left_out = {id: why for source in index.manifest.sources.values() for id, why in source.left_out.items()}
@@ -159,7 +149,7 @@ class _WantedDocument:
         new_id = read_renames(index.folder).get(id)
         if new_id is not None:
             return INDEX, f"{id} is not in the index: it was renamed to {new_id}."
-        near = describe_near(find_near_names(id, index.documents.sources()))
+        near = describe_near(find_near_names(id, sorted(documents)))
         return (
             INDEX,
             f"No document or passage of the index {index.folder} has the id {id!r}{f' ({near})' * bool(near)}.",
@@ -167,7 +157,7 @@ class _WantedDocument:
 
     def _passes(self, where: Filter) -> bool:
         """Return whether a record of the document passes the filter, in any part."""
-        for part, collection in _open_collections(self.index, self.scheme):
+        for part, collection in self.method.collections.items():
             ids = self.records.get(part, ())
             if ids and "doc_ids" in collection.fields():
                 (result,) = collection.search([FilterQuery(All((Ids(ids), where)), len(ids))])
@@ -190,13 +180,23 @@ class _WantedDocument:
         else:
             return repr(condition)
         key = condition.field.removeprefix("meta.")
-        documents = self.index.read([self.document]) if key != condition.field else ()
-        return wanted + "".join(f", and it has {document.metadata.get(key)!r}" for document in documents)
+        return wanted if key == condition.field else f"{wanted}, and it has {self._read_metadata().get(key)!r}"
+
+    def _read_metadata(self) -> Mapping[str, Any]:
+        """Return the metadata of the document, or of that of the passage."""
+        for part, collection in self.method.collections.items():
+            ids = self.records.get(part, ())
+            if ids and "metadata" in collection.fields():
+                (stored, *_) = fetch_records(collection, ids[:1], ("metadata",)).column("metadata").to_pylist()
+                by_document = load_stored_json(stored) if stored else {}
+                return by_document.get(self.document) or next(iter(by_document.values()), {})
+        return {}
 
     def _note_gaps(self, method: str) -> Iterator[str]:
         """Yield a sentence for each part that failed on passages of the document, or has nothing of it."""
         passages = {id for ids in self.records.values() for id in ids}
-        failures = self.index.failures(self.scheme)
+        built = map(self.method.index.record, self.method.index.all_parts(self.method.scheme))
+        failures = {record.name: record.failed for record in built if record.failed}
         for part, failed in failures.items():
             own = sorted(passages & failed.keys())
             if own:
@@ -206,12 +206,24 @@ class _WantedDocument:
             yield f"{method} also searches {first_names(missing)}, which has nothing of it."
 
 
-def _open_collections(index: "Index", scheme: Scheme) -> Iterator[tuple[str, MeteredCollection]]:
-    """Yield the collections among the parts of a method, with the labels of the parts."""
-    for part in index.all_parts(scheme):
-        opened = index.open_part(part)
-        if isinstance(opened, MeteredCollection):
-            yield label(part), opened
+def _find_records(collections: Mapping[str, MeteredCollection], document: str) -> dict[str, tuple[str, ...]]:
+    """Return the records of a document, and if there are none, those of a passage with this id, by part."""
+    records = dict[str, tuple[str, ...]]()
+    for field in ("doc_ids", "passage_ids"):
+        where = Overlaps(field, Terms(field, (document,)).values)  # both spellings of a document's id
+        having = {part: collection for part, collection in collections.items() if field in collection.fields()}
+        records = {part: _find_ids(collection, where) for part, collection in having.items()}
+        if any(records.values()):
+            break
+    passages = tuple({id for ids in records.values() for id in ids})
+    if not passages:
+        return records
+    others = {
+        part: _find_ids(collection, Overlaps("passage_ids", passages))
+        for part, collection in collections.items()
+        if part not in records and "passage_ids" in collection.fields()
+    }
+    return records | others
 
 
 def _find_ids(collection: MeteredCollection, where: Filter) -> tuple[str, ...]:

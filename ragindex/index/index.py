@@ -23,7 +23,7 @@ from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageEr
 from ragindex.filters import Filter, from_mapping
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents, Removals
-from ragindex.index.explanation import DocumentExplanation, search_with_explanation
+from ragindex.index.explanation import DocumentExplanation, MethodExplainer
 from ragindex.index.figures import CorpusCounts, Disk, FitState, PartFigures, measure_disk
 from ragindex.index.manifest import (
     IndexSettings,
@@ -456,9 +456,17 @@ class Index(IndexState):
 
         The method searches once, and pays what one search does. Raises the same errors as `IndexRetriever.search`.
         """
-        scheme, retriever = registry.scheme(method), self.retriever(method)
         query = Query("search", question, from_mapping(where) if isinstance(where, Mapping) else where)
-        return search_with_explanation(self, scheme, retriever, query, k, document)[1]
+        return self.explainer(registry.scheme(method), self.retriever(method)).search(query, k, document)[1]
+
+    def explainer(self, scheme: Scheme, retriever: Retriever) -> MethodExplainer:
+        """Return what explains the searches of an open method. Raises MissingPartError."""
+        return MethodExplainer(self, scheme, retriever, self.open_collections(scheme))
+
+    def open_collections(self, scheme: Scheme) -> dict[str, MeteredCollection]:
+        """Open the collections among the parts of a method, by the label of the part. Raises MissingPartError."""
+        opened = {registry.label(part): self.open_part(part) for part in self.all_parts(scheme)}
+        return {label: part for label, part in opened.items() if isinstance(part, MeteredCollection)}
 
     def open_method(self, method: PluginSpec) -> Retriever:
         """Open a built method as its class does: hits without positions. It is traced if tracing is on.

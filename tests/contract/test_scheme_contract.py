@@ -9,7 +9,7 @@ from elasticsearch_node.node import store as elasticsearch_store
 from made_records import STORES
 from search_server import default_scheme
 
-from ragindex.index.explanation import HITS, search_with_explanation
+from ragindex.index.explanation import HITS
 from ragindex.plugins import registry
 from ragindex.testing import (
     DOCUMENTS,
@@ -69,12 +69,13 @@ def test_last_stage_has_the_ranks_of_a_longer_search(written: str, built: Built)
     scheme, k, many = default_scheme(written), 3, 100
     with build(scheme, built(written), "lsa") as index:
         retriever = scheme.open(index)
+        explainer = index.explainer(scheme, retriever)
         for text in QUESTIONS[:2]:
             query = Query("q", text)
             (longer,) = retriever.retrieve([query], many)
             doc_ids = [set(hit.doc_ids) for hit in longer.hits]
             for document in DOCUMENTS[::4]:
-                _, explanation = search_with_explanation(index, scheme, retriever, query, k, document.id)
+                _, explanation = explainer.search(query, k, document.id)
                 *stages, hits = explanation.stages
                 assert (hits.stage, explanation.lost_at != HITS) == (HITS, True), explanation
                 assert stages[-1].goes_on == (hits.rank is not None), explanation

@@ -117,10 +117,12 @@ def test_documents_that_are_not_built_yet_left_out_or_renamed(tmp_path: Path) ->
 
 def test_failed_passages_are_noted(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     passage = index.retriever("hybrid").search("Which harbour has 3 cranes?", k=1)[0].passage_ids[0]
-    failures = {"triples": {passage: "no answer", "another": "no answer"}}
-    monkeypatch.setattr(Index, "failures", lambda index, scheme: failures)
+    failed, record = {passage: "no answer", "another": "no answer"}, Index.record
+    monkeypatch.setattr(Index, "record", lambda self, part: record(self, part).model_copy(update={"failed": failed}))
     explanation = index.explain_document("Which harbour has 3 cranes?", "d3", "hybrid")
-    assert explanation.notes == (f"triples failed on 1 passage of it ({passage}): no answer",)
+    assert explanation.notes == tuple(
+        f"{part} failed on 1 passage of it ({passage}): no answer" for part in ("passages", "vectors")
+    )
 
 
 def test_search_is_looked_at_beyond_what_it_asks_for(tmp_path: Path) -> None:
@@ -187,6 +189,8 @@ def test_exported_retriever_explains_too(tmp_path: Path) -> None:
         "search", "Which river has gorges?", "--retriever", tmp_path / "r.ragindex", "-k", "1", "--expect", "quill.txt"
     )
     assert "hybrid lost quill.txt at fusion: rank " in done.out
+    unknown = ragindex("search", "Which river?", "--retriever", tmp_path / "r.ragindex", "--expect", "elsewhere.txt")
+    assert "has the id 'elsewhere.txt'.\n" in unknown.out
 
 
 def test_expectation_is_not_paid_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
