@@ -177,17 +177,17 @@ def estimates_to_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
     names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted", "price_source")
     tasks = [
         {
-            **{name: getattr(one, name) for name in names},
-            "money_low": one.money_low,
-            "money_high": one.money_high,
-            "basis": one.basis,
-            "methods": list(one.methods),
-            "price_date": None if one.price_date is None else one.price_date.isoformat(),
+            **{name: getattr(estimate, name) for name in names},
+            "money_low": estimate.money_low,
+            "money_high": estimate.money_high,
+            "basis": estimate.basis,
+            "methods": list(estimate.methods),
+            "price_date": None if estimate.price_date is None else estimate.price_date.isoformat(),
             "repaid": [
-                {"change": each.change, "answers": round(each.answers), "money": each.money} for each in one.repaid
+                {"change": each.change, "answers": round(each.answers), "money": each.money} for each in estimate.repaid
             ],
         }
-        for one in estimates
+        for estimate in estimates
     ]
     sums = {"money": total.money, "money_low": total.low, "money_high": total.high}
     return {"tasks": tasks, **(dict.fromkeys(sums) if total.unpriced else sums)}
@@ -200,15 +200,18 @@ def render_estimates(estimates: Sequence[Estimate]) -> RenderableType:
     columns = ("task", "methods", "calls", "tokens in", "tokens out", "$", "from", "to", "how")
     rows = [
         (
-            one.task,
-            first_names(one.methods) if one.step == "index" or len(one.methods) > 1 else "",
-            f"{one.calls:,}",
-            f"{one.input_tokens:,}",
-            f"{one.output_tokens:,}",
-            *("–" if money is None else f"{money:.4f}" for money in (one.money, one.money_low, one.money_high)),
-            one.basis,
+            estimate.task,
+            first_names(estimate.methods) if estimate.step == "index" or len(estimate.methods) > 1 else "",
+            f"{estimate.calls:,}",
+            f"{estimate.input_tokens:,}",
+            f"{estimate.output_tokens:,}",
+            *(
+                "–" if money is None else f"{money:.4f}"
+                for money in (estimate.money, estimate.money_low, estimate.money_high)
+            ),
+            estimate.basis,
         )
-        for one in estimates
+        for estimate in estimates
     ]
     return Group(text_table(columns, rows), *map(escape_markup, _describe(estimates, add_up(estimates))))
 
@@ -222,11 +225,13 @@ def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
         advice = "Set it in a price file named by RAGINDEX_PRICES."
         lines.append(f"No price is known for {first_names(total.unpriced)}; {tokens} in all. {advice}")
     lines += _describe_repaid(estimates)
-    for source, day in dict.fromkeys((one.price_source, one.price_date) for one in estimates if one.price_source):
+    for source, day in dict.fromkeys(
+        (estimate.price_source, estimate.price_date) for estimate in estimates if estimate.price_source
+    ):
         lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
-    if not all(one.counted for one in estimates):
+    if not all(estimate.counted for estimate in estimates):
         lines.append("The model's tokenizer is not available: tokens are estimated from the number of characters.")
-    if any(one.basis == "assumed" for one in estimates):
+    if any(estimate.basis == "assumed" for estimate in estimates):
         lines.append("assumed: answers, and the rounds of agents, are taken to be about those of rules.")
     return lines
 

@@ -211,8 +211,8 @@ def describe_old_fit(index: Index, methods: Sequence[Scheme | Part[Any]], questi
         return None
     if fit.passages == passages and fit.unknown <= fit.unknown_then:
         return None
-    asked = sum((count_words(index.encoder, text) for text in questions), WordCount())
-    of_questions = f" and {asked.unknown_share:.1%} of those of the questions" if asked.words else ""
+    question_words = sum((count_words(index.encoder, text) for text in questions), WordCount())
+    of_questions = f" and {question_words.unknown_share:.1%} of those of the questions" if question_words.words else ""
     return (
         f"the encoder {index.encoder_name} was fitted to {fit.passages:,} passages, and the index has {passages:,}: "
         f"a new index would give other vectors. It does not know {fit.unknown:.1%} of the words of the passages"
