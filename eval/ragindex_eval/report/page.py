@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from ragindex._util import durable_files
 from ragindex.errors import StoreError
 from ragindex_eval.format import block, count_known, many, shown, without_folders
+from ragindex_eval.report import tables
 from ragindex_eval.report.sections import (
     ablations,
     agreement,
@@ -35,7 +36,6 @@ from ragindex_eval.report.sections import (
     questions,
     reproduction,
     seeds,
-    table,
 )
 from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.stats.first_sentence import state_conclusion
@@ -111,7 +111,7 @@ def _choose_sections(comparison: Comparison) -> Sequence[_Section]:
     middle = [] if judged else [questions_section, ("agreement", "Agreement", agreement.render_agreement)]
     end = [questions_section] if judged else []
     return [
-        ("table", "Results", table.render_table),
+        ("table", "Results", tables.make_table),
         ("published", "Published figures", published.render_published),
         *middle,
         ("figures", "Plots", figures.render_figures),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ragindex_eval.metrics.tree_coverage import Coverage
-from ragindex_eval.report.sections.table import Column
+from ragindex_eval.report.tables import Column
 from ragindex_eval.results.model import Comparison, MethodResult
 
 _COLUMNS = (

@@ -12,7 +12,7 @@ from ragindex_eval.format import many, percent, short, shown
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
-from ragindex_eval.report.sections.table import Column, MetricCell, meaning
+from ragindex_eval.report.tables import Column, MetricCell, meaning
 from ragindex_eval.results.model import Comparison, Interval, MethodResult
 from ragindex_eval.stats import by_iteration
 from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, IterativeMethod

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragindex_eval.format import points, probability, short, signed
-from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, MethodPair
 from ragindex_eval.stats.conclusions import better, differ, differ_slightly
 

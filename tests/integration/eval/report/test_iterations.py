@@ -22,7 +22,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import hops, iterations
-from ragindex_eval.report.sections.table import MetricCell
+from ragindex_eval.report.tables import MetricCell
 from ragindex_eval.results.load import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 from ragindex_eval.results.save import save_results

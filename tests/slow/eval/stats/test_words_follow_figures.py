@@ -10,7 +10,8 @@ from made_comparisons import made
 
 from examples import examples
 from ragindex.types import Usage
-from ragindex_eval.report.sections import pairs, table
+from ragindex_eval.report import tables as table
+from ragindex_eval.report.sections import pairs
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison
 from ragindex_eval.stats.conclusions import DRIFT, better, leaders
 from ragindex_eval.stats.first_sentence import state_conclusion

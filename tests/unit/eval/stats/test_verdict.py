@@ -8,7 +8,7 @@ from made_comparisons import made
 from scipy import stats
 
 from ragindex.types import Usage
-from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.model import LATENCY
 from ragindex_eval.stats.conclusions import agreement, differ, leaders, overlap
 from ragindex_eval.stats.enough import count_more_questions
