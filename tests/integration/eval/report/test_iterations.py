@@ -289,7 +289,7 @@ def test_the_page_shows_both() -> None:
     assert [row[0] for row in by_iteration[1:]] == ["2", "3", "flat"]
     assert rows(soup, "#c1-hops")[0] == ["2hop · 2 questions", "gear", "100.0", "100.0", "100.0", "100.0"]
     assert rows(soup, "#c1-hops")[-1] == ["gear", "3 hops", "1", "3", "3.00", "0", "0", "1"]
-    heads = [one.get_text() for one in soup.select("nav a")]
+    heads = [heading.get_text() for heading in soup.select("#c1-groups h3")]
     assert [name for name in heads if name.startswith("By ")] == ["By iteration", "By kind"]
 
 
