@@ -11,11 +11,12 @@ from typer import BadParameter
 
 from ragindex._util.ids import spellings
 from ragindex._util.text import MAX_NAMED, many
-from ragindex.cli.approval import ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import command_spending, print_note, stdout, write_result
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     BudgetOption,
+    ConsentFlags,
     EncoderOption,
     IndexOption,
     JsonOption,
