@@ -15,8 +15,8 @@ from ragindex_eval.conclusions.questions import plan_questions
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections.questions import find_missed
-from ragindex_eval.results.finds_nothing import FindsNothing, QuestionShare
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit, Study
+from ragindex_eval.results.records import FindsNothing, QuestionShare
 
 FAR = {"best": [1.0] * 40, "near": [1.0] * 38 + [0.0] * 2, "far": [1.0] * 8 + [0.0] * 32}
 TIMES = {"best": [4.0, 6.0] * 20, "near": [4.0, 6.0] * 20, "far": [1.0, 1.5] * 20}
@@ -481,8 +481,10 @@ def test_page_says_after_which_step_a_gold_document_was_lost() -> None:
 def test_page_has_seven_sections_or_those_of_them_that_have_figures(grouped: bool) -> None:
     comparison = made({"one": [1.0, 0.0] * 20, "two": [0.0, 1.0] * 20}, {label: [2.0] * 40 for label in ("one", "two")})
     if grouped:
-        share = QuestionShare(1, 2, 0.1, 0.9)
-        comparison = replace(comparison, finds_nothing=(FindsNothing("one", share, share, None),))
+        share = QuestionShare(count=1, of=2, low=0.1, high=0.9)
+        comparison = replace(
+            comparison, finds_nothing=(FindsNothing(label="one", rightly=share, wrongly=share, threshold=None),)
+        )
     soup = page(study(comparison))
     sections = [words(one(section, "h2")) for section in soup.select("main > section")]
     assert sections == [words(link) for link in soup.select("nav a")]
