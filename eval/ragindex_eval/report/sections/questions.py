@@ -224,7 +224,7 @@ def _method_findings(
         key=Markup(svg.key(number)),  # noqa: S704  # drawn by us, holds no text
         figure=figure,
         ranks=_format_ranks(answer, *gold, comparison.ks[-1]),
-        lost=tuple(describe_lost(answer, *gold)[:_GOLD]),
+        lost=tuple(list_lost_gold(answer, *gold)[:_GOLD]),
         hits=tuple(_hit_row(rank, hit, gold_ids, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
         steps=tuple(_step_row(step) for step in answer.trace[:_STEPS]),
         more_steps=max(0, len(answer.trace) - _STEPS),
@@ -256,7 +256,7 @@ def _format_ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mappin
     return "; ".join([*there, *absent])
 
 
-def describe_lost(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str]) -> list[str]:
+def list_lost_gold(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str]) -> list[str]:
     """Return for each gold document that is not among the hits the last step that has it, of the ids that are saved.
 
     No search is made for it; `ragindex search --expect` makes one.
