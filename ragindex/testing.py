@@ -19,8 +19,10 @@ from typing import Any, ClassVar, Protocol, cast
 import pyarrow as pa
 from pydantic import PrivateAttr
 
+from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, meta
+from ragindex.index.explanation import DocumentExplanation, find_losing_place
 from ragindex.index.index import Index
 from ragindex.index.parts import tasks_of, topological_order
 from ragindex.interfaces import Collection, Part, Retriever, Schema, Scheme, Store
@@ -38,6 +40,8 @@ from ragindex.types import Document, Query, Retrieval
 TOLERANCE = 1e-5
 """Largest difference of two scores that count as equal."""
 _CUTOFFS = (1, 5, 20)
+_EXPLAINED = 5
+"""One of so many documents is looked for at all stages of a search."""
 _CRASHES = 3
 """Number of moments in an update at which a crash is simulated."""
 
@@ -454,6 +458,40 @@ class _RecordingLLM(LLMPlugin):
 
 
 @_check
+def check_stages(bench: _Bench) -> None:
+    """Check that where a document was lost agrees with the search that is explained, which calls no model more often.
+
+    See `ragindex.retrieval.stages` for the stages that a scheme may record.
+    """
+    index = bench.share()
+    retriever = bench.name_questions(index)
+    explainer = index.explainer(bench.scheme, retriever)
+    for text, k in product(QUESTIONS[:2], (3, 30)):
+        query = Query("q", text)
+        with ledger.record_calls() as of_search:
+            (expected,) = retriever.retrieve([query], k)
+        for document in DOCUMENTS[::_EXPLAINED]:
+            with ledger.record_calls() as of_explanation:
+                answer = explainer.search(query, k, document.id)
+            assert_same([answer[0]], [expected], f"with an explanation of where {document.id} is")
+            _require_consistent(answer[1], expected, document.id)
+            calls, more = len(of_search.entries), len(of_explanation.entries)
+            assert more <= calls, f"a search makes {calls} calls, and {more} to explain where {document.id} is"
+
+
+def _require_consistent(explanation: DocumentExplanation, retrieval: Retrieval, document: str) -> None:
+    """Require the rank of the search, and a losing stage after which no stage ranks the document."""
+    ranks = [rank for rank, hit in enumerate(retrieval.hits, start=1) if document in hit.doc_ids]
+    assert explanation.rank == (ranks[0] if ranks else None), (
+        f"{document} has the rank {explanation.rank} in its explanation, and {ranks[:1]} in the search"
+    )
+    assert (explanation.lost_at is None) == bool(ranks), f"lost at {explanation.lost_at}, with the ranks {ranks}"
+    if not ranks:
+        later = [stage for stage in explanation.stages[find_losing_place(explanation.stages) + 1 :] if stage.rank]
+        assert not later, f"{document} was lost at {explanation.lost_at}, and {later[0].stage} ranks it after that"
+
+
+@_check
 def check_tasks(bench: _Bench) -> None:
     """Check that parts and scheme declare every LLM task that they run, while building and while answering.
 
@@ -611,6 +649,7 @@ CHECKS: tuple[Check, ...] = (
     check_filter,
     check_forbidden,
     check_cutoffs,
+    check_stages,
     check_tasks,
     check_law,
     check_crash,

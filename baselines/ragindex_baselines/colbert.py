@@ -30,6 +30,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.token_vectors import TokenIndex, TokenVectors
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, read_hits
+from ragindex.retrieval.stages import DEEPEST, is_recording, record_ranking
 from ragindex.types import Query, Retrieval, Step
 
 Ranking: TypeAlias = tuple[list[str], Doubles]
@@ -123,7 +124,11 @@ class LateInteraction:
         among = None if query.filter is None else sorted(self.passing.find(query.filter))
         if len(self.index.ids if among is None else among) < self.settings.all_below:
             return among
-        return self.index.shortlist(tokens, count, among)
+        if not is_recording():
+            return self.index.shortlist(tokens, count, among)
+        ranked = self.index.shortlist(tokens, max(count, DEEPEST), among)
+        record_ranking("average token vectors", ranked, count, query.text)
+        return ranked[:count]
 
     def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
         """Read the records of all rankings in one call of the store."""
@@ -176,6 +181,9 @@ class OverCandidates:
 def _rank_best(ids: Sequence[str], scores: Doubles, k: int) -> Ranking:
     """Return the k highest scores, equal ones by id; pairs without tokens (score minus infinity) are left out."""
     rows = np.flatnonzero(scores > -np.inf)
+    if is_recording():
+        ranked = sorted(rows.tolist(), key=lambda row: (-scores[row], ids[row]))
+        record_ranking("token vectors", (ids[row] for row in ranked), k)
     if k < len(rows):
         rows = rows[scores[rows] >= np.partition(scores[rows], len(rows) - k)[len(rows) - k]]
     ordered = sorted(rows.tolist(), key=lambda row: (-scores[row], ids[row]))[:k]

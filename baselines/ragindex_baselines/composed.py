@@ -26,6 +26,7 @@ from ragindex.parts.vectors.vectors import vectors_of
 from ragindex.plugins.registry import PartField, label, searched_by
 from ragindex.retrieval.fusion import normalize_scores, reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.retrieval.stages import record_ranking, record_search
 from ragindex.types import Query, Retrieval, Step
 
 
@@ -82,17 +83,20 @@ class ComposedRetriever:
         depth = self.settings.candidate_factor * k
         encoded = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
-        candidates = self.text.search([TextQuery(query.text, depth, (), query.filter) for query in queries])
+        by_words = [TextQuery(query.text, depth, (), query.filter) for query in queries]
+        candidates = self.text.search(by_words)
         between = time.perf_counter()
         wanted = k if self.settings.composed_score == "cosine" else depth
-        results = self.vectors.search(
-            [
-                VectorQuery(vector, wanted, HIT_FIELDS, Ids(tuple(matched.ids)))
-                for vector, matched in zip(encoded, candidates, strict=True)
-            ]
-        )
+        by_meaning = [
+            VectorQuery(vector, wanted, HIT_FIELDS, Ids(tuple(matched.ids)))
+            for vector, matched in zip(encoded, candidates, strict=True)
+        ]
+        results = self.vectors.search(by_meaning)
         share = 1e3 / max(1, len(queries))
         times = ((between - start) * share, (time.perf_counter() - between) * share)
+        texts = [query.text for query in queries]
+        record_search("text", self.text, by_words, texts)
+        record_search("vectors", self.vectors, by_meaning, texts)
         return [
             self._retrieval(query, matched, near, k, times)
             for query, matched, near in zip(queries, candidates, results, strict=True)
@@ -115,7 +119,9 @@ def _rank_candidates(settings: Composed, matched: SearchResult, near: SearchResu
         lexical = dict(zip(matched.ids, _weigh_scores(settings, matched.scores, 1 - settings.weight), strict=True))
         cosine = zip(near.ids, _weigh_scores(settings, near.scores, settings.weight), strict=True)
         scores = {id: float(score + lexical[id]) for id, score in cosine}
-    rows = sorted(range(len(near.ids)), key=lambda row: (-scores[near.ids[row]], near.ids[row]))[:k]
+    ranked = sorted(range(len(near.ids)), key=lambda row: (-scores[near.ids[row]], near.ids[row]))
+    record_ranking("both scores", (near.ids[row] for row in ranked), k)
+    rows = ranked[:k]
     ids = [near.ids[row] for row in rows]
     records = near.records.take(pa.array(rows, pa.int64()))
     return replace(near, ids=ids, scores=np.array([scores[id] for id in ids]), records=records)

@@ -20,6 +20,7 @@ from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField, SchemeField, label, searched_by
 from ragindex.retrieval.fusion import convex_combination, reciprocal_rank_fusion
 from ragindex.retrieval.hits import HIT_FIELDS, check_queries, read_hits
+from ragindex.retrieval.stages import record_ranking, record_search
 from ragindex.stores.metered import search_together
 from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex_baselines.bm25 import BM25
@@ -101,10 +102,13 @@ class HybridRetriever:
     def _fuse(self, rankings: Sequence[Sequence[tuple[str, float]]], k: int) -> list[tuple[str, float]]:
         """Return the k best ids of the bases' rankings, with their fused scores."""
         if self.settings.fusion == "rrf":
-            return reciprocal_rank_fusion([[id for id, _ in each] for each in rankings], self.settings.rrf_k)[:k]
-        weight = self.settings.weight
-        weights = (1 - weight, weight) if len(rankings) == 2 else (1.0,) * len(rankings)
-        return convex_combination(rankings, weights)[:k]
+            fused = reciprocal_rank_fusion([[id for id, _ in each] for each in rankings], self.settings.rrf_k)
+        else:
+            weight = self.settings.weight
+            weights = (1 - weight, weight) if len(rankings) == 2 else (1.0,) * len(rankings)
+            fused = convex_combination(rankings, weights)
+        record_ranking("fusion", (id for id, _ in fused), k)
+        return fused[:k]
 
     def _at_once(self, bases: Sequence[SearchingRetriever], queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Run all searches without fields, then read the records of the k best: two calls of the store."""
@@ -112,6 +116,9 @@ class HybridRetriever:
         start = time.perf_counter()
         results = list(zip(*search_together(searches), strict=True))
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries) * len(bases))
+        texts = [query.text for query in queries]
+        for base, (collection, requests) in zip(bases, searches, strict=True):
+            record_search(base.step, collection, requests, texts)
         fused = [
             self._fuse([list(zip(result.ids, result.scores.tolist(), strict=True)) for result in each], k)
             for each in results

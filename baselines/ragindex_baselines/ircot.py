@@ -15,6 +15,7 @@ from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField
 from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex_baselines.agents import AgentTools, Merge, Rounds, merge_rankings, open_tools
 
@@ -177,6 +178,7 @@ class IRCoTRetriever:
             why = chain.thought(question)
             if why:
                 break
+        record_ranking("merged rounds", hits, k)
         end = Step(iteration, "end", query.text, tuple(hit.id for hit in hits[:k]), note=why)
         return Retrieval(hits[:k], (*chain.trace.steps, end), tuple(chain.notes))
 

@@ -12,6 +12,7 @@ from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Hit, Position, Query, Retrieval, Step
 
 
@@ -78,10 +79,11 @@ class ParentRetriever:
             self._find_passing(query, retrieval, spans, parents)
             for query, retrieval in zip(queries, retrievals, strict=True)
         ]
-        ranked = [
-            [pair for pair in self._rank(retrieval.hits, spans, parents) if units is None or pair[0] in units][:k]
-            for retrieval, units in zip(retrievals, passing, strict=True)
-        ]
+        ranked = list[list[tuple[str, float]]]()
+        for retrieval, units in zip(retrievals, passing, strict=True):
+            pairs = [pair for pair in self._rank(retrieval.hits, spans, parents) if units is None or pair[0] in units]
+            record_ranking("parent", (id for id, _ in pairs), k)
+            ranked.append(pairs[:k])
         ids = sorted({id for best in ranked for id, _ in best})
         hits = {hit.id: hit for hit in fetch_hits(self.units, dict.fromkeys(ids, 0.0), self.source)}
         return [

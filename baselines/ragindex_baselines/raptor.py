@@ -17,6 +17,7 @@ from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import PassingRecords, check_queries
+from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Hit, Query, Retrieval, Step
 
 _EVERYTHING = All(())
@@ -105,7 +106,9 @@ class Traversal:
             met |= {hit.id: hit for hit in retrieval.hits}
             below = (id for hit in retrieval.hits for id in self.nodes.above.children.get(hit.id, ()))
             level = [id for id in dict.fromkeys(below) if id not in met]
-        return Retrieval(tuple(sorted(met.values(), key=lambda hit: (-hit.score, hit.id))[:k]), tuple(steps))
+        ranked = sorted(met.values(), key=lambda hit: (-hit.score, hit.id))
+        record_ranking("tree", ranked, k)
+        return Retrieval(tuple(ranked[:k]), tuple(steps))
 
     def _find_roots(self, where: Filter) -> tuple[str, ...]:
         """Return the nodes that pass and are not a child of another one that does, sorted."""

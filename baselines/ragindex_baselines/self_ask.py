@@ -15,6 +15,7 @@ from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField
 from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval
 from ragindex_baselines.agents import AgentTools, Merge, Rounds, merge_rankings, open_tools
@@ -148,6 +149,7 @@ class SelfAskRetriever:
             ):
                 rounds.add(follow_up_retrieval, iteration)
         hits = merge_rankings(rounds.rankings, settings.merge, settings.rrf_k, self.tools.source)
+        record_ranking("merged searches", hits, k)
         notes = [*rounds.notes, *(follow_up.text for follow_up in follow_ups)]
         if settings.answers:
             answer = self._answer(query.text, hits, notes, rounds)

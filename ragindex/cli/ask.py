@@ -1,6 +1,7 @@
 """The command `ask`: answer a question from the passages that a method finds."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -8,7 +9,6 @@ from rich.text import Text
 
 from ragindex._util.text import many
 from ragindex.accounting import ledger
-from ragindex.cli.approval import limit_question
 from ragindex.cli.console import (
     command_spending,
     print_note,
@@ -17,22 +17,17 @@ from ragindex.cli.console import (
     strip_controls,
     write_result,
 )
-from ragindex.cli.hits import describe_question_words, find_words_in_passages, mark_words, open_retriever
-from ragindex.cli.options import (
-    BudgetOption,
-    CacheOption,
-    EncoderOption,
-    IndexOption,
-    JsonOption,
-    LlmOption,
-    NoCacheOption,
-    SeedOption,
-    StoreOption,
-    YesOption,
+from ragindex.cli.hits import (
+    QuestionOptions,
+    describe_question_words,
+    find_words_in_passages,
+    mark_words,
+    open_retriever,
 )
+from ragindex.cli.option_groups import group_of, with_groups
+from ragindex.cli.options import IndexOption, JsonOption, NoCacheOption
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
-from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.answer_question import (
     ANSWER,
     DEFAULT_TOKENS,
@@ -55,22 +50,23 @@ _NOT_COMPOSED = "No answer was composed: no model is set. Set one with --llm ope
 _SCATTERED = "no hit contains enough of the question's words"
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerOptions(QuestionOptions):
+    """What an index is opened with for one question, and whether its answers are kept."""
+
+    no_cache: NoCacheOption = False
+
+
+@with_groups
 def ask(
     question: Annotated[str, typer.Argument(help="The question to answer.")],
     folder: IndexOption,
+    models: Annotated[AnswerOptions, group_of(AnswerOptions, "Index and models")],
     method: Annotated[str, typer.Option(metavar="NAME", help="Method that retrieves the passages.")] = "hybrid",
     k: Annotated[int, typer.Option("-k", "--k", min=1, help="Number of hits to retrieve.")] = 10,
-    llm: LlmOption = None,
-    budget: BudgetOption = None,
-    yes: YesOption = False,
-    no_cache: NoCacheOption = False,
-    cache: CacheOption = None,
     reader_tokens: Annotated[
         int, typer.Option(metavar="N", min=1, help="Token budget of the context.")
     ] = DEFAULT_TOKENS,
-    encoder: EncoderOption = None,
-    store: StoreOption = None,
-    seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
     """Answer a question in a few words, and cite the passages that support the answer.
@@ -80,20 +76,11 @@ def ask(
     Example: ragindex ask "Who wrote the report?" --index my-index --method hybrid
     """
     require_question(question)
-    if no_cache and cache is not None:
+    if models.no_cache and models.cache is not None:
         raise UsageError("--no-cache keeps no answers, and --cache names a file for them. Leave out one of them.")
     scheme = registry.scheme(method)
     with (
-        Index.open(
-            folder,
-            llm=llm,
-            encoder=encoder,
-            store=store,
-            seed=seed,
-            llm_settings=LLMSettings(budget=limit_question(scheme, folder, llm, encoder, budget, yes)),
-            keep_calls=not no_cache,
-            cache=cache,
-        ) as index,
+        models.open_index(scheme, folder, keep_calls=not models.no_cache) as index,
         ledger.attribute_calls("query", method),
     ):
         index.require_prices([scheme], reads=True)

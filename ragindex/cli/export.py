@@ -1,5 +1,6 @@
 """The command `export`: write a built method as a retriever that applications load."""
 
+from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +9,7 @@ import typer
 
 from ragindex.cli.console import escape_markup, print_note, quote_argument, require_writable, stdout, write_result
 from ragindex.cli.hits import make_not_built_error
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import EncoderOption, JsonOption, LlmOption, SeedOption, StoreOption
 from ragindex.errors import MissingPartError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
@@ -16,7 +18,19 @@ from ragindex.index.index import Index
 from ragindex.plugins import registry
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltWithOptions:
+    """What the method was built with."""
+
+    encoder: EncoderOption = None
+    llm: LlmOption = None
+    store: StoreOption = None
+    seed: SeedOption = None
+
+
+@with_groups
 def export(
+    models: Annotated[BuiltWithOptions, group_of(BuiltWithOptions, "Index and models")],
     folder: Annotated[Path | None, typer.Argument(metavar="INDEX", help="Folder of the index, as --index.")] = None,
     index: Annotated[Path | None, typer.Option("--index", metavar="DIR", help="Folder of the index.")] = None,
     method: Annotated[
@@ -30,10 +44,6 @@ def export(
         Path | None,
         typer.Option("--results", metavar="DIR", help="Results of a comparison, whose figures become the evidence."),
     ] = None,
-    encoder: EncoderOption = None,
-    llm: LlmOption = None,
-    store: StoreOption = None,
-    seed: SeedOption = None,
     json: JsonOption = None,
 ) -> None:
     """Export a built method with its evidence, for `ragindex.load` in an application.
@@ -44,7 +54,7 @@ def export(
         raise UsageError("export needs the folder of one index: ragindex export --index my-index --method hybrid")
     place = index or folder or Path()
     require_writable(out.absolute().parent)
-    given: dict[str, Any] = {"encoder": encoder, "llm": llm, "store": store, "seed": seed}
+    given: dict[str, Any] = asdict(models)
     compared: Any = None
     if results is not None:  # the framework does not import the evaluation
         (evaluation,) = entry_points(group="ragindex.evaluation", name="evidence")

@@ -1,18 +1,31 @@
 """What commands that search share: opening a method, notes on the words of a question, and the printing of hits."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from rich.padding import Padding
 from rich.text import Text
 
 from ragindex._util.text import first_names, many
+from ragindex.cli.approval import limit_question
 from ragindex.cli.console import stdout, strip_controls
+from ragindex.cli.options import (
+    BudgetOption,
+    CacheOption,
+    EncoderOption,
+    LlmOption,
+    SeedOption,
+    StoreOption,
+    YesOption,
+)
 from ragindex.corpus import passage_text
-from ragindex.errors import MissingPartError
+from ragindex.errors import MissingPartError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.notes import suggest_for_unknown_words
 from ragindex.index.parts import list_working_methods, require_working
 from ragindex.interfaces import Retriever, Scheme, TextQuery
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins import registry
 from ragindex.retrieval.formatting import format_path, format_positions, place_snippet
@@ -23,6 +36,40 @@ _SEEN_PASSAGES = 20  # of those that contain a word: whether any has it as it is
 _SHOWN_TRIPLES = 10
 _WINDOW = 400
 """Characters of a passage that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionOptions:
+    """What an index is opened with for one question, and what the question may cost."""
+
+    encoder: EncoderOption = None
+    llm: LlmOption = None
+    budget: BudgetOption = None
+    yes: YesOption = False
+    cache: CacheOption = None
+    store: StoreOption = None
+    seed: SeedOption = None
+
+    def open_index(self, scheme: Scheme, folder: Path, *, keep_calls: bool = True) -> Index:
+        """Open the index that a scheme searches."""
+        budget = limit_question(scheme, folder, self.llm, self.encoder, self.budget, self.yes)
+        return Index.open(
+            folder,
+            encoder=self.encoder,
+            llm=self.llm,
+            store=self.store,
+            seed=self.seed,
+            llm_settings=LLMSettings(budget=budget),
+            keep_calls=keep_calls,
+            cache=self.cache,
+        )
+
+    def refuse_for_export(self, method: str | None) -> None:
+        """Raise UsageError if a setting is given that an exported retriever has fixed."""
+        fixed = {"method": method, "encoder": self.encoder, "llm": self.llm, "store": self.store, "seed": self.seed}
+        for name, value in fixed.items():
+            if value is not None:
+                raise UsageError(f"An exported retriever has its own {name}. Leave out --{name}, or --retriever.")
 
 
 def open_retriever(index: Index, scheme: Scheme) -> Retriever:
@@ -155,12 +202,13 @@ def cut_to_match(text: str, words: Sequence[QuestionWord], language: str, longes
 def _format_details(step: Step) -> list[str]:
     """Return lines with the query, the first ids, the note and the first triples and scored paths of a step."""
     ids = ", ".join(step.ids[:5]) + (f", … ({len(step.ids)})" if len(step.ids) > 5 else "")
-    lines = [f"asked: {_truncate(step.query, 100)}", *([f"found: {ids}"] if ids else [])]
+    lines = [f"asked: {truncate(step.query, 100)}", *([f"found: {ids}"] if ids else [])]
     scores = [f"{score:.3f}  " for score in step.scores] or [""] * len(step.paths)
     paths = [("", (triple,)) for triple in step.triples] + list(zip(scores, step.paths, strict=False))
-    shown = [_truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
-    return [*lines, *([_truncate(step.note, 200)] if step.note else []), *shown]
+    shown = [truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
+    return [*lines, *([truncate(step.note, 200)] if step.note else []), *shown]
 
 
-def _truncate(text: str, longest: int) -> str:
+def truncate(text: str, longest: int) -> str:
+    """Return a text of at most `longest` characters, with "…" where more follow."""
     return text if len(text) <= longest else f"{text[:longest]}…"

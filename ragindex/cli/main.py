@@ -15,14 +15,15 @@ from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_co
 from ragindex.errors import RagindexError
 
 _GROUP = "ragindex.commands"
-_BUILT_IN = (
+BUILT_IN = (
     *("methods", "read", "index", "update", "search", "ask", "add"),
     *("remove", "export", "parts", "repair", "cache", "use", "doctor"),
     *("serve", "mcp", "spending", "new-plugin"),
 )
+"""The commands of the framework."""
 
 
-def _point_to(command: str) -> EntryPoint:
+def point_to(command: str) -> EntryPoint:
     """Return where the function of a built-in command is: in the module of its name."""
     module = command.replace("-", "_")
     return EntryPoint(command, f"ragindex.cli.{module}:{module}", _GROUP)
@@ -33,7 +34,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, *, commands: object, **settings: Any) -> None:
         super().__init__(**settings)
-        self._points = {name: _point_to(name) for name in _BUILT_IN}
+        self._points = {name: point_to(name) for name in BUILT_IN}
         for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
             self._points.setdefault(point.name, point)
         self.commands = {name: TyperCommand(name) for name in self._points}
@@ -113,7 +114,7 @@ def _load_command(point: EntryPoint) -> Any:
 
 
 def _load_function(point: EntryPoint) -> Any:
-    if point.name in _BUILT_IN:
+    if point.name in BUILT_IN:
         return point.load()
     from ragindex.plugins import registry  # takes long to import
 

@@ -3,18 +3,28 @@
     @with_groups
     def read(data: DataArgument, reading: Annotated[ReadingOptions, group_of(ReadingOptions, "Documents")]) -> None: ...
 
-typer sees a parameter for each option, and the command gets one value for each group. Help lists the options of a group
-under its title, after those that have none.
+typer sees a parameter for each option, and the command gets one value for each group. Help has a panel for each group,
+after that of the options that have none.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from io import StringIO
 from typing import Annotated, Any, get_args, get_type_hints
 
+from rich.box import ASCII, ROUNDED
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 from typer.core import TyperCommand
+
+_NAME_WIDTH = 30
+"""The most columns of the terminal for the names of options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +77,31 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists arguments, options without a group, and then the options of each group."""
+    """A command whose help has a panel of arguments, one of options without a group, and one for each group."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the parameters, section by section."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        """Write the parameters, panel by panel."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             title = (
                 "Arguments" if parameter.param_type_name == "argument" else getattr(parameter, "rich_help_panel", None)
             )
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(title or "Options", []).append(record)
-        for title, records in sections.items():
+                panels.setdefault(title or "Options", []).append(record)
+        console = Console(width=formatter.width, file=StringIO(), force_terminal=sys.stdout.isatty(), highlight=False)
+        for title, records in panels.items():
             if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+                console.print(_make_panel(title, records))
+        formatter.write(f"\n{console.file.getvalue()}")  # type: ignore[attr-defined]  # a StringIO
+
+
+def _make_panel(title: str, records: Sequence[tuple[str, str]]) -> Panel:
+    """Return the names and texts of options in a frame; they are plain text, not markup."""
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    table.add_column(style="bold", max_width=_NAME_WIDTH, overflow="fold")
+    table.add_column(ratio=1)
+    for name, text in records:
+        table.add_row(Text(name), Text(text))
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return Panel(table, box=ROUNDED if is_unicode else ASCII, title=title, title_align="left", border_style="dim")

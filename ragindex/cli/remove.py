@@ -1,6 +1,7 @@
 """The command `remove`: remove documents, or methods, from an index."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,28 +13,44 @@ from ragindex._util.ids import spellings
 from ragindex._util.text import MAX_NAMED, many
 from ragindex.cli.approval import approve
 from ragindex.cli.console import command_spending, print_note, stdout, write_result
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
-    Approval,
     BudgetOption,
-    DryRunOption,
+    ConsentFlags,
     EncoderOption,
     IndexOption,
     JsonOption,
     StoreOption,
     WaitOption,
-    YesOption,
 )
 from ragindex.estimate_left import estimate_left
 from ragindex.index import sources
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
-from ragindex.plugins.registry import PluginSpec
 from ragindex.plugins.specs import parse_many
 
 
+@dataclass(frozen=True, slots=True)
+class WritingOptions:
+    """What the index is opened with, and what its update may cost."""
+
+    encoder: EncoderOption = None
+    budget: BudgetOption = None
+    store: StoreOption = None
+    wait: WaitOption = 0.0
+
+    def open_index(self, folder: Path) -> Index:
+        """Open the index for writing."""
+        settings = LLMSettings(budget=parse_budget(self.budget))
+        return Index.open(folder, encoder=self.encoder, store=self.store, llm_settings=settings, wait_seconds=self.wait)
+
+
+@with_groups
 def remove(
     folder: IndexOption,
+    opening: Annotated[WritingOptions, group_of(WritingOptions, "Index and models")],
+    consent: Annotated[ConsentFlags, group_of(ConsentFlags, "Index and models")],
     ids: Annotated[list[str] | None, typer.Argument(help="Document ids.", show_default=False)] = None,
     source: Annotated[
         str | None, typer.Option(metavar="NAME", help="Remove all documents of this source, and forget the source.")
@@ -42,12 +59,6 @@ def remove(
         str | None,
         typer.Option("--method", metavar="a,b", help="Remove what these methods have built, but for what others use."),
     ] = None,
-    encoder: EncoderOption = None,
-    budget: BudgetOption = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    store: StoreOption = None,
-    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Remove documents from an index and from everything that is built over them, or methods.
@@ -57,8 +68,8 @@ def remove(
     if sum(map(bool, (ids, source, methods))) != 1:
         raise BadParameter("Missing argument 'IDS...', --source NAME or --method NAME. Give exactly one of them.")
     if methods:
-        approve(list, Approval(yes, budget, dry_run, json))  # costs nothing, and a dry run ends here
-        _remove_methods(folder, methods, encoder, store, wait, json)
+        approve(list, consent.answer(opening.budget, json))  # costs nothing, and a dry run ends here
+        _remove_methods(folder, methods, opening, json)
         return
     estimating = partial(
         estimate_left,
@@ -66,17 +77,11 @@ def remove(
         None,
         None,
         LLMSettings(),
-        encoder=encoder,
+        encoder=opening.encoder,
         leaves=lambda index: _leaving(index, ids or [], source),
     )
-    approve(estimating, Approval(yes, budget, dry_run, json))
-    with Index.open(
-        folder,
-        encoder=encoder,
-        store=store,
-        llm_settings=LLMSettings(budget=parse_budget(budget)),
-        wait_seconds=wait,
-    ) as index:
+    approve(estimating, consent.answer(opening.budget, json))
+    with opening.open_index(folder) as index:
         files = _existing_files(index, ids or [])
         changed = index.remove(ids) if ids else index.remove_source(source or "")
         index.build()
@@ -87,10 +92,8 @@ def remove(
     write_result(value, json, lambda: stdout().print(f"{removed} removed"))
 
 
-def _remove_methods(
-    folder: Path, methods: str, encoder: PluginSpec | None, store: PluginSpec | None, wait: float, json: str | None
-) -> None:
-    with Index.open(folder, encoder=encoder, store=store, wait_seconds=wait) as index:
+def _remove_methods(folder: Path, methods: str, opening: WritingOptions, json: str | None) -> None:
+    with opening.open_index(folder) as index:
         removed = index.remove_methods(*parse_many(methods))
     parts, unbuilt = ", ".join(removed.parts), ", ".join(removed.methods)
     value = {"removed": 0, "parts": removed.parts, "methods": removed.methods, "spent": command_spending()}

@@ -1,38 +1,33 @@
 """The command `search`: print the hits of one method for one question."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from ragindex import filters
 from ragindex._util.text import NAMES_COMPARED, describe_near, find_near_names, first_names
-from ragindex.cli.approval import limit_question
 from ragindex.cli.console import (
     command_spending,
     parse_filters,
     print_note,
     require_question,
+    stdout,
+    strip_controls,
+    text_table,
     write_result,
 )
-from ragindex.cli.hits import describe_question_words, open_retriever, print_hits
-from ragindex.cli.options import (
-    BudgetOption,
-    CacheOption,
-    EncoderOption,
-    JsonOption,
-    LlmOption,
-    SeedOption,
-    StoreOption,
-    YesOption,
-)
+from ragindex.cli.hits import QuestionOptions, describe_question_words, open_retriever, print_hits, truncate
+from ragindex.cli.option_groups import group_of, with_groups
+from ragindex.cli.options import JsonOption
 from ragindex.errors import UsageError
+from ragindex.index.explanation import FILTER, INDEX, PART, DocumentExplanation, format_rank
 from ragindex.index.index import Index
-from ragindex.interfaces import Scheme
-from ragindex.interfaces.llm import LLMSettings
+from ragindex.interfaces import Retriever, Scheme
 from ragindex.plugins import registry
 from ragindex.plugins.registry import label
 from ragindex.retrieval.formatting import retrieval_to_json
@@ -40,9 +35,70 @@ from ragindex.retrieval.token_budget import fit_hits
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Query, Retrieval
 
+_QUERY_LENGTH = 60
+"""Characters of what a stage searched for that are shown."""
 
+
+@dataclass(frozen=True, slots=True)
+class ShownOptions:
+    """What is printed of the hits, and explained of the search."""
+
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Most tokens of all hits: the best first, in whole sentences."),
+    ] = None
+    full: Annotated[bool, typer.Option("--full", help="Show whole passages, not only the part that matches.")] = False
+    explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False
+    expect: Annotated[
+        str | None,
+        typer.Option("--expect", metavar="DOC", help="Show at which stage this document or passage was lost."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """The exported retriever that searches, and what it may reach."""
+
+    retriever: Annotated[
+        Path | None, typer.Option("--retriever", metavar="PATH", help="Search with an exported retriever instead.")
+    ] = None
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Host that the retriever may contact. Repeatable.")
+    ] = None
+    allow_folder: Annotated[
+        list[str] | None, typer.Option(metavar="DIR", help="Folder of a model that it may load. Repeatable.")
+    ] = None
+    follow: Annotated[bool, typer.Option("--follow", help="Search what the retriever's index holds now.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOutput:
+    """The hits of a search, by which method, and where it lost the document that `--expect` names."""
+
+    question: str
+    retrieval: Retrieval
+    method: str
+    encoder: str | None
+    language: str
+    explanation: DocumentExplanation | None
+
+    def fit(self, max_tokens: int | None, counted_by: str) -> "SearchOutput":
+        """Keep the hits within `max_tokens`, if there is such a limit, and print a note on what was cut."""
+        if max_tokens is None:
+            return self
+        fit = fit_hits(self.retrieval.hits, max_tokens, counted_by)
+        if fit.truncated:
+            print_note(f"Cut to {fit.tokens} tokens: {fit.left_out} hits left out, {len(fit.shortened)} shortened.")
+        explanation = self.explanation and self.explanation.keep_first(len(fit.hits), "--max-tokens")
+        return replace(self, retrieval=replace(self.retrieval, hits=fit.hits), explanation=explanation)
+
+
+@with_groups
 def search(
     question: Annotated[str, typer.Argument(help="The question or keywords.")],
+    shown: Annotated[ShownOptions, group_of(ShownOptions, "Output")],
+    models: Annotated[QuestionOptions, group_of(QuestionOptions, "Index and models")],
+    export: Annotated[ExportOptions, group_of(ExportOptions, "Exported retriever")],
     folder: Annotated[Path | None, typer.Option("--index", metavar="DIR", help="Folder of the index.")] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", help="Method that searches. Default: hybrid.")] = None,
     k: Annotated[int, typer.Option("-k", "--k", min=1, help="Number of hits.")] = 5,
@@ -52,29 +108,6 @@ def search(
             metavar="KEY=VALUE", help="Search only documents with this metadata. Repeat a key for either value."
         ),
     ] = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Most tokens of all hits: the best first, in whole sentences."),
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show whole passages, not only the part that matches.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show each step of the retrieval.")] = False,
-    encoder: EncoderOption = None,
-    llm: LlmOption = None,
-    budget: BudgetOption = None,
-    yes: YesOption = False,
-    cache: CacheOption = None,
-    store: StoreOption = None,
-    seed: SeedOption = None,
-    exported: Annotated[
-        Path | None, typer.Option("--retriever", metavar="PATH", help="Search with an exported retriever instead.")
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Host that the retriever may contact. Repeatable.")
-    ] = None,
-    allow_folder: Annotated[
-        list[str] | None, typer.Option(metavar="DIR", help="Folder of a model that it may load. Repeatable.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Search what the retriever's index holds now.")] = False,
     json: JsonOption = None,
 ) -> None:
     """Search an index with one method and print the part of each hit that matches.
@@ -84,79 +117,80 @@ def search(
     wanted = parse_filters(filter or [])
     where = filters.All(tuple(_one_of(key, values) for key, values in wanted.items())) if wanted else None
     require_question(question)
-    if exported is not None:
-        _refuse_settings(method=method, encoder=encoder, llm=llm, store=store, seed=seed)
+    query = Query("question", question, where)
+    if export.retriever is not None:
+        models.refuse_for_export(method)
         from ragindex.export.load import load_retriever  # takes long to import
 
-        how: dict[str, Any] = {"index": folder, "allow_hosts": allow_host or (), "allow_folders": allow_folder or ()}
-        with load_retriever(exported, follow=follow, budget=budget, cache=cache, **how) as loaded:
-            (retrieval,) = loaded.retrieve([Query("question", question, where)], k)
-            retrieval = _fit(retrieval, max_tokens, "")
-            named = registry.scheme(loaded.method)
-            language, encoder = loaded.index.language, loaded.index.encoder_of(named)
-            _note_unknown_filters(loaded.index, named, wanted)
-        _write(question, retrieval, loaded.method, encoder, language, json, full=full, explain=explain)
+        with load_retriever(
+            export.retriever,
+            index=folder,
+            allow_hosts=export.allow_host or (),
+            allow_folders=export.allow_folder or (),
+            follow=export.follow,
+            budget=models.budget,
+            cache=models.cache,
+        ) as loaded:
+            scheme = registry.scheme(loaded.method)
+            output = _search(loaded.index, scheme, loaded, query, k, shown.expect).fit(shown.max_tokens, "")
+            _note_unknown_filters(loaded.index, scheme, wanted)
+        _write(output, shown, json)
         return
     if folder is None:
         raise UsageError(
             "search needs --index DIR, or --retriever PATH for an exported retriever. Run: ragindex search --help"
         )
     scheme = registry.scheme(method or "hybrid")
-    with Index.open(
-        folder,
-        encoder=encoder,
-        llm=llm,
-        store=store,
-        seed=seed,
-        llm_settings=LLMSettings(budget=limit_question(scheme, folder, llm, encoder, budget, yes)),
-        cache=cache,
-    ) as index:
+    with models.open_index(scheme, folder) as index:
         index.require_prices([scheme])
-        retriever = open_retriever(index, scheme)
-        (retrieval,) = index.positions(scheme).locate(retriever.retrieve([Query("question", question, where)], k))
+        output = _search(index, scheme, open_retriever(index, scheme), query, k, shown.expect)
+        (located,) = index.positions(scheme).locate([output.retrieval])
         _note_unknown_filters(index, scheme, wanted)
         note = describe_question_words(index, scheme, question)
         if note:
             print_note(note)
-        retrieval = _fit(retrieval, max_tokens, index.tokens_counted_by)
-        encoder, language = index.encoder_of(scheme), index.language
-    _write(question, retrieval, label(scheme), encoder, language, json, full=full, explain=explain)
+        output = replace(output, retrieval=located).fit(shown.max_tokens, index.tokens_counted_by)
+    _write(output, shown, json)
 
 
-def _fit(retrieval: Retrieval, max_tokens: int | None, counted_by: str) -> Retrieval:
-    """Keep the hits within `max_tokens`, if there is such a limit, and say what was cut."""
-    if max_tokens is None:
-        return retrieval
-    fit = fit_hits(retrieval.hits, max_tokens, counted_by)
-    if fit.truncated:
-        print_note(f"Cut to {fit.tokens} tokens: {fit.left_out} hits left out, {len(fit.shortened)} shortened.")
-    return replace(retrieval, hits=fit.hits)
+def _search(
+    index: Index, scheme: Scheme, retriever: Retriever, query: Query, k: int, expected: str | None
+) -> SearchOutput:
+    """Search once, and explain where the expected document was lost, if there is one."""
+    explanation = None
+    if expected is None:
+        (retrieval,) = retriever.retrieve([query], k)
+    else:
+        retrieval, explanation = index.explainer(scheme, retriever).search(query, k, expected)
+    encoder, language = index.encoder_of(scheme), index.language
+    return SearchOutput(query.text, retrieval, label(scheme), encoder, language, explanation)
 
 
-def _write(
-    question: str,
-    retrieval: Retrieval,
-    method: str,
-    encoder: str | None,
-    language: str,
-    json: str | None,
-    *,
-    full: bool,
-    explain: bool,
-) -> None:
+def _write(output: SearchOutput, shown: ShownOptions, json: str | None) -> None:
     def show() -> None:
-        searcher = method if encoder is None else f"{method} (encoder {encoder})"
-        print_hits(question, retrieval, searcher, language, full=full, explain=explain)
+        searcher = output.method if output.encoder is None else f"{output.method} (encoder {output.encoder})"
+        print_hits(output.question, output.retrieval, searcher, output.language, full=shown.full, explain=shown.explain)
+        if output.explanation is not None:
+            _print_explanation(output.explanation)
 
-    value = retrieval_to_json(question, retrieval)
-    write_result(value | {"encoder": encoder, "spent": command_spending()}, json, show)
+    value = retrieval_to_json(output.question, output.retrieval)
+    if output.explanation is not None:
+        value["expected"] = output.explanation.to_json()
+    write_result(value | {"encoder": output.encoder, "spent": command_spending()}, json, show)
 
 
-def _refuse_settings(**given: object) -> None:
-    """Raise UsageError if a setting is given that an exported retriever has fixed."""
-    for name, value in given.items():
-        if value is not None:
-            raise UsageError(f"An exported retriever has its own {name}. Leave out --{name}, or --retriever.")
+def _print_explanation(explanation: DocumentExplanation) -> None:
+    """Print where the expected document was lost, and its rank at each stage if one of them could have it."""
+    stdout().print()
+    for line in (explanation.reason, *explanation.notes):
+        stdout().print(Text(strip_controls(line)))
+    if explanation.lost_at in (INDEX, PART, FILTER):
+        return
+    rows = [
+        (stage.stage, format_rank(stage), f"{stage.passed:,}", truncate(stage.query, _QUERY_LENGTH))
+        for stage in explanation.stages
+    ]
+    stdout().print(text_table(("stage", f"rank of {explanation.document}", "go on", "searched for"), rows))
 
 
 def _one_of(key: str, values: Sequence[str]) -> filters.Filter:
@@ -169,11 +203,9 @@ def _note_unknown_filters(index: Index, scheme: Scheme, wanted: Mapping[str, Seq
 
     `wanted` maps keys to values as they are typed.
     """
-    parts = (index.open_part(part) for part in index.all_parts(scheme)) if wanted else ()
     by_field: dict[str, MeteredCollection] = {}
-    for part in parts:
-        if isinstance(part, MeteredCollection):
-            by_field |= dict.fromkeys(part.fields(), part)
+    for part in index.open_collections(scheme).values() if wanted else ():
+        by_field |= dict.fromkeys(part.fields(), part)
     known = sorted(name.removeprefix("meta.") for name in by_field if name.startswith("meta."))
     for key, values in wanted.items() if by_field else ():
         collection = by_field.get(f"meta.{key}")

@@ -1,6 +1,7 @@
 """The command `serve`: serve indexes over HTTP."""
 
 import signal
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +11,50 @@ import typer
 from ragindex._util.distribution import SERVER_PACKAGES, require_all_installed
 from ragindex.accounting import ledger
 from ragindex.cli.console import print_note
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import CacheOption
 
 
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """Who may call the server, and whom exported retrievers may."""
+
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Name that clients may call the server by. Repeatable.")
+    ] = None
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="Origin of web pages that may call the server. Repeatable.")
+    ] = None
+    retriever_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Host that exported retrievers may contact. Repeatable."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
+    """What requests may take, and what may be paid for them."""
+
+    concurrent: Annotated[int, typer.Option(metavar="N", min=1, help="Most requests that are answered at once.")] = 64
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Most time of a request.")] = 30.0
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="DOLLARS", help="Most that the server pays from its start on, for all keys together."),
+    ] = None
+    cache: CacheOption = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What is recorded of searches."""
+
+    log_texts: Annotated[bool, typer.Option("--log-texts", help="Log the texts of questions.")] = False
+    trace: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of searches to record as MLflow traces, 0 to 1.")
+    ] = 0.0
+
+
+@with_groups
 def serve(
     collections: Annotated[
         list[str],
@@ -20,6 +62,9 @@ def serve(
             metavar="INDEX...", help="Indexes or exported retrievers: FOLDER, FILE, or NAME=FOLDER.", show_default=False
         ),
     ],
+    access: Annotated[AccessOptions, group_of(AccessOptions, "Access")],
+    limits: Annotated[LimitOptions, group_of(LimitOptions, "Limits")],
+    logs: Annotated[LogOptions, group_of(LogOptions, "Logs and traces")],
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,28 +76,7 @@ def serve(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
     ] = 8080,
     keys: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML file of API keys.")] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Name that clients may call the server by. Repeatable.")
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(metavar="URL", help="Origin of web pages that may call the server. Repeatable.")
-    ] = None,
-    retriever_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="Host that exported retrievers may contact. Repeatable."),
-    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Accept no documents, and write nothing.")] = False,
-    concurrent: Annotated[int, typer.Option(metavar="N", min=1, help="Most requests that are answered at once.")] = 64,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Most time of a request.")] = 30.0,
-    log_texts: Annotated[bool, typer.Option("--log-texts", help="Log the texts of questions.")] = False,
-    trace: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of searches to record as MLflow traces, 0 to 1.")
-    ] = 0.0,
-    budget: Annotated[
-        float | None,
-        typer.Option(metavar="DOLLARS", help="Most that the server pays from its start on, for all keys together."),
-    ] = None,
-    cache: CacheOption = None,
 ) -> None:
     """Serve indexes and exported retrievers over HTTP: REST, OpenAI's vector-store search, and MCP at /mcp.
 
@@ -75,15 +99,15 @@ def serve(
         host=host,
         port=port,
         keys=read_keys(),
-        allowed_hosts=tuple(allow_host or ()),
-        allowed_origins=tuple(allow_origin or ()),
-        limits=RequestLimits(concurrent=concurrent, timeout=timeout),
-        log_texts=log_texts,
-        trace_ratio=trace,
+        allowed_hosts=tuple(access.allow_host or ()),
+        allowed_origins=tuple(access.allow_origin or ()),
+        limits=RequestLimits(concurrent=limits.concurrent, timeout=limits.timeout),
+        log_texts=logs.log_texts,
+        trace_ratio=logs.trace,
         read_only=read_only,
-        retriever_hosts=tuple(retriever_host or ()),
-        budget=budget,
-        cache=cache,
+        retriever_hosts=tuple(access.retriever_host or ()),
+        budget=limits.budget,
+        cache=limits.cache,
     )
     show_logs()
     service = Service(settings, read_keys)

@@ -17,6 +17,7 @@ from ragindex.cli.approval import approve, approve_removals, estimate_costs, est
 from ragindex.cli.building import build_methods, collect_notes, describe_work
 from ragindex.cli.console import command_spending, escape_markup, print_estimate, print_note, stdout, write_result
 from ragindex.cli.documents import print_reading_notes, report_skipped
+from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AllowRemovalsOption,
     Approval,
@@ -58,7 +59,31 @@ _FIRST_RETRY, _LAST_RETRY = 10.0, 600.0
 """Seconds until a failed round is repeated: the first time, and at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class RepeatingOptions:
+    """Whether the command stays, and updates again and again."""
+
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and update whenever files of the sources change.")] = (
+        False
+    )
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help="Stay, and update so often: 30m, 1h, 1d.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """How the work is done."""
+
+    retry_failed: RetryFailedOption = False
+    workers: WorkersOption = None
+    wait: WaitOption = 0.0
+
+
+@with_groups
 def update(
+    repeating: Annotated[RepeatingOptions, group_of(RepeatingOptions, "Repetition")],
+    work: Annotated[WorkOptions, group_of(WorkOptions, "Building")],
     folder: Annotated[
         Path | None,
         typer.Option("--index", metavar="DIR", help="Folder of the index. Default: the only one here."),
@@ -73,15 +98,6 @@ def update(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would change and what it may cost, and end.")
     ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Stay, and update whenever files of the sources change.")
-    ] = False,
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help="Stay, and update so often: 30m, 1h, 1d.")
-    ] = None,
-    retry_failed: RetryFailedOption = False,
-    workers: WorkersOption = None,
-    wait: WaitOption = 0.0,
     json: JsonOption = None,
 ) -> None:
     """Read all sources of an index again, as they were read before, and update everything that is built.
@@ -91,24 +107,24 @@ def update(
 
     Example: ragindex update --index my-index
     """
-    seconds, stays = _parse_time(every), watch or every is not None
+    seconds, stays = _parse_time(repeating.every), repeating.watch or repeating.every is not None
     if stays and dry_run:
         raise UsageError("--dry-run looks once. Leave out --watch and --every.")
-    work = _Round(
+    update_round = _Round(
         _find_index(folder),
         tuple(map(registry.scheme, parse_many(only))) if only else (),
         Approval(yes, budget, dry_run, json),
         parse_budget(budget),
         allow_removals,
-        retry_failed,
-        workers,
-        wait,
+        work.retry_failed,
+        work.workers,
+        work.wait,
         stays,
     )
     if stays:
-        _repeat(work, Watcher(_list_watched(work.folder)) if watch else None, seconds)
+        _repeat(update_round, Watcher(_list_watched(update_round.folder)) if repeating.watch else None, seconds)
     else:
-        work.run()
+        update_round.run()
 
 
 @dataclass(frozen=True, slots=True)

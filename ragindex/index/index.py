@@ -7,7 +7,7 @@ The work is done in other modules: `changes` changes the documents, `sync` build
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,8 +20,10 @@ from ragindex._util.text import many
 from ragindex._util.workers import use_workers
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageError
+from ragindex.filters import Filter, from_mapping
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents, Removals
+from ragindex.index.explanation import DocumentExplanation, MethodExplainer
 from ragindex.index.figures import CorpusCounts, Disk, FitState, PartFigures, measure_disk
 from ragindex.index.manifest import (
     IndexSettings,
@@ -63,7 +65,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.plugin_errors import check_opened
 from ragindex.plugins.registry import PluginSpec
 from ragindex.stores.metered import MeteredCollection
-from ragindex.types import Document, Usage
+from ragindex.types import Document, Query, Usage
 
 if TYPE_CHECKING:
     from ragindex.export.export_retriever import Export
@@ -435,6 +437,36 @@ class Index(IndexState):
             f"The method {label} is not built in {self.folder} with the encoder {self.encoder_name} and the LLM "
             f"{self.llm_name}. Call index.build({label!r}), or run: {command}"
         )
+
+    def explain_document(
+        self,
+        question: str,
+        document: str,
+        method: PluginSpec = "hybrid",
+        k: int = 5,
+        *,
+        where: Filter | Mapping[str, object] | None = None,
+    ) -> DocumentExplanation:
+        """Say where a method had a document, or passage, at each stage of a search, and which stage lost it.
+
+        Example:
+            explanation = index.explain_document("Who wrote the report?", "report-7", method="hybrid")
+            print(explanation.rank, explanation.lost_at)
+            print(explanation)
+
+        The method searches once, and pays what one search does. Raises the same errors as `IndexRetriever.search`.
+        """
+        query = Query("search", question, from_mapping(where) if isinstance(where, Mapping) else where)
+        return self.explainer(registry.scheme(method), self.retriever(method)).search(query, k, document)[1]
+
+    def explainer(self, scheme: Scheme, retriever: Retriever) -> MethodExplainer:
+        """Return what explains the searches of an open method. Raises MissingPartError."""
+        return MethodExplainer(self, scheme, retriever, self.open_collections(scheme))
+
+    def open_collections(self, scheme: Scheme) -> dict[str, MeteredCollection]:
+        """Open the collections among the parts of a method, by the label of the part. Raises MissingPartError."""
+        opened = {registry.label(part): self.open_part(part) for part in self.all_parts(scheme)}
+        return {label: part for label, part in opened.items() if isinstance(part, MeteredCollection)}
 
     def open_method(self, method: PluginSpec) -> Retriever:
         """Open a built method as its class does: hits without positions. It is traced if tracing is on.

@@ -15,6 +15,7 @@ from ragindex._util.kept_results import KeptResults
 from ragindex.errors import UsageError
 from ragindex.filters import Filter, Ids, list_terms
 from ragindex.interfaces import Collection, FilterQuery, Schema, SearchingRetriever, SearchResult
+from ragindex.retrieval.stages import record_search
 from ragindex.types import Hit, Metadata, Query, Retrieval, Step
 
 STORED_FIELDS = ("kind", "title", "text", "metadata")
@@ -57,6 +58,7 @@ def search_batch(retriever: SearchingRetriever, queries: Sequence[Query], k: int
     start = time.perf_counter()
     results = retriever.collection.search(requests)
     ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
+    record_search(retriever.step, retriever.collection, requests, [query.text for query in queries])
     return [
         Retrieval(read_hits(result, source), (Step(1, retriever.step, query.text, tuple(result.ids), ms=ms),))
         for query, result in zip(queries, results, strict=True)

@@ -16,6 +16,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.fusion import raise_scores
 from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.retrieval.stages import record_ranking, record_search
 from ragindex.stores.metered import search_together
 from ragindex.text_analysis import analyse, token_spans
 from ragindex.types import Hit, Query, Retrieval, Step
@@ -141,6 +142,9 @@ class HopRetriever:
         near = [VectorQuery(vector, depth, (), where) for vector, (_, where) in zip(vectors, flat, strict=True)]
         by_words, by_meaning = search_together([(self.passages, texts), (self.vectors, near)])
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(flat))
+        questions = [bridge.question for bridge, _ in flat]
+        record_search("second question by words", self.passages, texts, questions)
+        record_search("second question by meaning", self.vectors, near, questions)
         results = iter(
             [Searches(words.ids, meaning.ids, ms) for words, meaning in zip(by_words, by_meaning, strict=True)]
         )
@@ -161,6 +165,7 @@ class HopRetriever:
         scores = {id: round(scores.get(id, 0.0) + gains.get(id, 0.0), _DIGITS) for id in ids}
         first = list(hits)[: self.settings.kept]
         rest = sorted(scores.keys() - set(first), key=lambda id: (-scores[id], id))
+        record_ranking("both hops", (*first, *rest), k)
         best = [*first, *rest][:k]
         scores |= zip(best, raise_scores([scores[id] for id in best]), strict=True)
         new = fetch_hits(self.passages, {id: scores[id] for id in best if id not in hits}, self.source)

@@ -9,8 +9,11 @@ from elasticsearch_node.node import store as elasticsearch_store
 from made_records import STORES
 from search_server import default_scheme
 
+from ragindex.index.explanation import HITS
 from ragindex.plugins import registry
 from ragindex.testing import (
+    DOCUMENTS,
+    QUESTIONS,
     Check,
     ask_questions,
     build,
@@ -20,7 +23,9 @@ from ragindex.testing import (
     check_forbidden,
     check_hits,
     check_law,
+    check_stages,
 )
+from ragindex.types import Query
 
 VARIANTS = [
     "hybrid(bases=[composed, bm25], rrf_k=10, depth=20)",
@@ -56,6 +61,27 @@ def test_scheme(written: str, check: Check, tmp_path: Path, built: Built, reques
     if exempt:
         request.applymarker(pytest.mark.xfail(reason=exempt, raises=AssertionError, strict=True))
     check(default_scheme(written), tmp_path, "lsa", "lancedb", built(written))
+
+
+@pytest.mark.parametrize("written", registry.plugin_names("schemes"))
+def test_last_stage_has_the_ranks_of_a_longer_search(written: str, built: Built) -> None:
+    """The stages of our methods are complete: the last one is what the hits are cut from."""
+    scheme, k, many = default_scheme(written), 3, 100
+    with build(scheme, built(written), "lsa") as index:
+        retriever = scheme.open(index)
+        explainer = index.explainer(scheme, retriever)
+        for text in QUESTIONS[:2]:
+            query = Query("q", text)
+            (longer,) = retriever.retrieve([query], many)
+            doc_ids = [set(hit.doc_ids) for hit in longer.hits]
+            for document in DOCUMENTS[::4]:
+                _, explanation = explainer.search(query, k, document.id)
+                *stages, hits = explanation.stages
+                assert (hits.stage, explanation.lost_at != HITS) == (HITS, True), explanation
+                assert stages[-1].goes_on == (hits.rank is not None), explanation
+                if not scheme.depends_on_k(many) and stages[-1].rank is not None:
+                    expected = next(n for n, ids in enumerate(doc_ids, start=1) if document.id in ids)
+                    assert stages[-1].rank == expected, explanation
 
 
 CHUNKED = {  # chunkings other than that of the index, which are the whole documents here
@@ -98,18 +124,18 @@ def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path, built
 
 
 ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in which an engine can go wrong
-    "bm25": (check_hits, check_filter, check_law),
+    "bm25": (check_hits, check_filter, check_law, check_stages),
     "dense": (check_hits, check_finds, check_filter),
     "composed": (check_finds, check_filter, check_batches, check_law),
-    "hybrid": (check_finds, check_law),
+    "hybrid": (check_finds, check_law, check_stages),
     "gear.naive": (check_filter, check_forbidden, check_law),
     "griever": (check_filter, check_forbidden, check_law, check_finds),
-    "hipporag(mode=facts)": (check_hits, check_filter, check_forbidden),
-    "links": (check_filter, check_forbidden, check_law, check_batches),
+    "hipporag(mode=facts)": (check_hits, check_filter, check_forbidden, check_stages),
+    "links": (check_filter, check_forbidden, check_law, check_batches, check_stages),
     "hybrid(over=passages(by=sentences, size=12))": (check_filter, check_law),
     "hipporag": (check_forbidden,),
     "graphrag": (check_filter, check_forbidden),
-    "raptor": (check_filter, check_forbidden),
+    "raptor": (check_filter, check_forbidden, check_stages),
     "raptor(mode=traversal)": (check_forbidden,),
     "sirerag(ranking=lifted)": (check_forbidden,),
     "bm25(over=aggregates)": (check_forbidden,),

@@ -30,6 +30,7 @@ from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import triple_text
 from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_records, read_hits
+from ragindex.retrieval.stages import DEEPEST, is_recording, record_ranking, record_search
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.graphrag.communities import Communities, Reports
 from ragindex_baselines.graphrag.entity_graph import EntityVectors, OpenEntityGraph, relation_id
@@ -189,6 +190,12 @@ class GraphRAGRetriever:
         start = time.perf_counter()
         results = self._search_entities(vectors, passing)
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
+        for query, vector, result in zip(queries, vectors, results, strict=True):
+            if query.filter is None:
+                nearest = VectorQuery(vector, self.settings.entities)
+                record_search("entities", self.entities, [nearest], [query.text])
+            else:
+                record_ranking("entities", result.ids, query=query.text)
         return [
             self._retrieval(query, entities, ids, k, ms)
             for query, entities, ids in zip(queries, results, passing, strict=True)
@@ -230,6 +237,8 @@ class GraphRAGRetriever:
     def _hits(self, entities: Sequence[Nearby], k: int) -> tuple[Hit, ...]:
         """Return the ranked passages as hits. Scores are 1 / rank, because the method only gives an order."""
         ids = rank_passages(entities, k)
+        if is_recording():
+            record_ranking("passages", rank_passages(entities, max(k, DEEPEST)), k)
         records = fetch_records(self.passages, ids, HIT_FIELDS)
         known = records.column("id").to_pylist()
         return read_hits(SearchResult(known, 1.0 / np.arange(1, len(known) + 1), records), self.source)

@@ -37,6 +37,7 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores, scores_differ
 from ragindex.retrieval.hits import HIT_FIELDS, PassingRecords, check_queries, fetch_hits, read_hits
+from ragindex.retrieval.stages import DEEPEST, is_recording, record_ranking, record_search
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import weighted_graph
@@ -161,6 +162,10 @@ class GraphWalk:
 
     def found(self, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
         """Return the `k` best passages as hits."""
+        if is_recording():
+            deepest = max(k, DEEPEST)
+            ranked = weighted_graph.sort_best_first(places, values, deepest)[0][:deepest]
+            record_ranking("passages", self.graph.passages.take(pa.array(ranked)).to_pylist(), k)
         places, values = weighted_graph.sort_best_first(places, values, k)
         ids = self.graph.passages.take(pa.array(places[:k])).to_pylist()
         return fetch_hits(self.passages, dict(zip(ids, values[:k].tolist(), strict=True)), self.source)
@@ -251,7 +256,9 @@ class EntityRetriever:
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
         unfiltered = self.walks.unfiltered
-        (result,) = unfiltered.passages.search([VectorQuery(vector, k, HIT_FIELDS, query.filter)])
+        by_meaning = [VectorQuery(vector, k, HIT_FIELDS, query.filter)]
+        (result,) = unfiltered.passages.search(by_meaning)
+        record_search("vectors", unfiltered.passages, by_meaning, [query.text])
         near = tuple(hit for hit in read_hits(result, unfiltered.source) if hit.id not in reached)
         note = f"The walk reached {len(reached)} passages; others follow by cosine."
         step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
@@ -288,9 +295,9 @@ class FactRetriever:
         """Return the triples nearest to each question that pass its filter; `vectors` is (queries, dimensions)."""
         count = self.walks.unfiltered.settings.facts
         searches = zip(queries, vectors, strict=True)
-        return self.triples.search(
-            [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in searches]
-        )
+        nearest = [VectorQuery(vector, count, _TRIPLE_FIELDS, query.filter) for query, vector in searches]
+        record_search("triples", self.triples, nearest, [query.text for query in queries])
+        return self.triples.search(nearest)
 
     def seeds(self, facts: SearchResult, graph: WeightedGraph) -> tuple[AnyIntegers, Doubles]:
         """Return the phrases where the walk from these triples starts, as places, and their reset weights."""

@@ -27,6 +27,7 @@ from ragindex.parts.text.passages import OVER_PASSAGES, PassagesField
 from ragindex.plugins.base import Contact
 from ragindex.plugins.registry import label
 from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Hit, Query, Retrieval, Step
 from ragindex_baselines.remote.client import PROTOCOLS, JsonAddress, Protocol, ServiceHit
@@ -138,6 +139,7 @@ class HttpRetriever:
         service_hits = self._ask(query.text, wanted)
         ms = (time.perf_counter() - start) * 1e3
         matched = self.documents.match(service_hits, query.filter, by_file_name=self.protocol.by_file_name)
+        record_ranking(self.scheme.protocol, matched.hits, k)
         hits = matched.hits[:k]
         step = Step(1, self.scheme.protocol, query.text, tuple(hit.id for hit in hits), ms=ms)
         if not matched.unknown:

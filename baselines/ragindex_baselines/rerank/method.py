@@ -16,6 +16,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.plugins.specs import Spec, parse_spec
 from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.rerank.endpoint import Endpoint
@@ -148,6 +149,7 @@ class RerankRetriever:
                 for _ in range(times):
                     ledger.count_outcome("rerank", what)
             count = min(k, order.returned) if self.drops and order.returned else k
+            record_ranking("reranker", (retrieval.hits[place] for place in order.places), count)
             ranked = tuple(
                 replace(retrieval.hits[place], score=score, source=self.source)
                 for place, score in zip(order.places[:count], order.scores[:count], strict=True)

@@ -12,7 +12,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import JsonOption
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.format import percent, shown
-from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.files import RESULTS, load_results
 from ragindex_eval.results.model import Comparison, SavedHit, headline_metric
 from ragindex_eval.results.questions import (

@@ -17,6 +17,7 @@ from ragindex._util import durable_files
 from ragindex.errors import StoreError
 from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.format import block, count_known, many, shown, without_folders
+from ragindex_eval.report import tables
 from ragindex_eval.report.sections import (
     ablations,
     agreement,
@@ -36,26 +37,34 @@ from ragindex_eval.report.sections import (
     questions,
     reproduction,
     seeds,
-    table,
 )
 from ragindex_eval.results.model import Comparison, Study
 
 _LONGEST_SENTENCE, _LONGEST_COMMAND = 1_500, 4_000  # characters
-_Section = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values
-_FIRST_SECTIONS: Sequence[_Section] = (
+_PartSource = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values
+_BEFORE: Sequence[_PartSource] = (
     ("overview", "All results", overview.render_overview),
     ("seeds", "Spread over seeds", seeds.render_seeds),
 )
-_LAST_SECTIONS: Sequence[_Section] = (("glossary", "What the figures mean", glossary.render_glossary),)
+_GLOSSARY: Sequence[_PartSource] = (("glossary", "What the figures mean", glossary.render_glossary),)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rendered section of the page."""
+    """Rendered part of a section."""
 
     anchor: str
     title: str
     html: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """Section of the page. A section of one part has no heading below its own, unless the part's differs."""
+
+    anchor: str
+    title: str
+    parts: tuple[_Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class _Chapter:
     about: str
     sentence: str
     judged: bool
-    parts: tuple[_Part, ...]
+    sections: tuple[_Section, ...]
 
 
 def save_report(study: Study, path: Path) -> None:
@@ -82,8 +91,8 @@ def save_report(study: Study, path: Path) -> None:
 def render_report(study: Study) -> str:
     """Render the report as HTML, which can always be encoded as UTF-8."""
     chapters = [_make_chapter(comparison, f"c{number}") for number, comparison in enumerate(study.comparisons, start=1)]
-    before = _render_parts(_FIRST_SECTIONS, study)
-    after = _render_parts(_LAST_SECTIONS, study)
+    before = _render_parts(_BEFORE, study)
+    after = _render_parts(_GLOSSARY, study)
     page = _templates().get_template("page.html")
     return page.render(
         title=shown(study.name, 200),
@@ -98,44 +107,64 @@ def _make_chapter(comparison: Comparison, anchor: str) -> _Chapter:
     data = comparison.dataset
     counts = f"{count_known(data.documents, 'document')}, {many(data.questions, 'question')}"
     about = f"{counts}, encoder {comparison.encoder}, seed {comparison.seed}"
-    parts = _render_parts(_choose_sections(comparison), comparison, f"{anchor}-")
+    sections = [
+        _Section(f"{anchor}-{name}", title, tuple(parts))
+        for name, title, sources in _choose_sections(comparison)
+        if (parts := _render_parts(sources, comparison, f"{anchor}-"))
+    ]
     sentence = state_conclusion(comparison)
-    return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))
+    return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(sections))
 
 
-def _choose_sections(comparison: Comparison) -> Sequence[_Section]:
-    """Return the sections of a comparison in the order of the page."""
+def _choose_sections(comparison: Comparison) -> Sequence[tuple[str, str, Sequence[_PartSource]]]:
+    """Return the six sections of a comparison in the order of the page: name, title and parts.
+
+    The seventh, which all comparisons of a page share, is how to repeat and read it. Without gold, the questions come
+    after the results, and the methods' agreement is the first of the differences.
+    """
     judged = bool(comparison.dataset.judged)
     looked_at = "Where the methods disagree most" if judged else "What each method found"
-    questions_section = ("questions", looked_at, questions.render_questions)
-    middle = [] if judged else [questions_section, ("agreement", "Agreement", agreement.render_agreement)]
-    end = [questions_section] if judged else []
-    return [
-        ("table", "Results", table.render_table),
+    results = (
+        ("table", "Results", tables.make_table),
         ("published", "Published figures", published.render_published),
-        *middle,
-        ("figures", "Plots", figures.render_figures),
-        ("pairs", "Differences between methods", pairs.render_pairs),
         ("money", "What it costs", money.render_money),
+    )
+    plots = (("figures", "Plots", figures.render_figures),)
+    differences = (
+        *([] if judged else [("agreement", "Agreement", agreement.render_agreement)]),
+        ("pairs", "All pairs", pairs.render_pairs),
         ("enough", "Are the questions enough?", enough.render_enough),
         ("ablations", "One parameter changed", ablations.render_ablations),
+    )
+    groups = (
         ("iterations", "By iteration", iterations.render_iterations),
         ("kinds", "By kind", kinds.render_kinds),
         ("hops", "Spread of recall by kind", hops.render_hops),
         ("nothing", "Finds nothing", nothing.render_nothing),
         ("coverage", "What trees group together", coverage.render_coverage),
-        *end,
+    )
+    basis = (
         ("caveats", "Warnings", caveats.render_caveats),
         ("reproduction", "What the figures depend on", reproduction.render_reproduction),
+    )
+    single = ("single", looked_at, (("questions", looked_at, questions.render_questions),))
+    return [
+        ("results", "Results", results),
+        *([] if judged else [single]),
+        ("plots", "Plots", plots),
+        ("differences", "Differences between methods", differences),
+        ("groups", "Groups of questions", groups),
+        *([single] if judged else []),
+        ("basis", "Warnings and settings", basis),
     ]
 
 
-def _render_parts(chosen: Sequence[_Section], value: object, prefix: str = "") -> list[_Part]:
+def _render_parts(chosen: Sequence[_PartSource], value: object, prefix: str = "") -> list[_Part]:
     parts = []
-    for name, title, section in chosen:
-        values = section(value)
+    for name, title, render in chosen:
+        values = render(value)
         if values is not None:
-            # The section template has escaped this already, and the page must not escape it again.
+            # The template of the part has escaped this already, and the page must not escape it again.
             html = Markup(_templates().get_template(f"{name}.html").render(values=values))  # noqa: S704
             parts.append(_Part(f"{prefix}{name}", title, html))
     return parts

@@ -1,47 +1,28 @@
 """Terminal output of comparisons."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from typing import get_args
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from ragindex._util.text import first_names
 from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
-from ragindex.types import Usage
 from ragindex_eval.conclusions.first_sentence import state_conclusion
-from ragindex_eval.conclusions.leaders import leaders
-from ragindex_eval.format import describe_lsa, many, short, shown
+from ragindex_eval.format import describe_lsa, many, shown
 from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write_tokens
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
 from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.questions import describe_read_shares, find_missed
-from ragindex_eval.report.sections.table import meaning, metrics_shown
-from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
+from ragindex_eval.report.tables import BOLD, Column, ColumnGroup, Table, make_table, meaning, metrics_shown
+from ragindex_eval.results.model import Comparison, MethodResult, Study, failed_on
 
 _SHOWN_REASONS = 3
 _SHOWN_DETAILS = 5
 _FEWEST_SHARED = 5  # questions; the intervals of shares of fewer reach from a few to nearly all percent
-_TOGETHER = "together"
 _LONGEST_KIND = 24  # columns of the terminal
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """Column of the table. If `metric` is set, the methods that may be the best by it are bold (`leaders`).
-
-    Values of which `estimated` holds are marked with ~. Columns that are `added` up have a sum, and a figure for each
-    of the reader's bounds.
-    """
-
-    title: str
-    value: Callable[[MethodResult], float | None]
-    form: Callable[[float], str]
-    metric: str | None = None
-    estimated: Callable[[MethodResult], bool] = lambda method: False
-    added: bool = False
 
 
 class _BoldLegend:
@@ -49,7 +30,7 @@ class _BoldLegend:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if console.color_system is not None:
-            yield "[dim]bold: cannot be excluded as the best of its column[/]"
+            yield f"[dim]bold: {BOLD}[/]"
 
 
 def render_study(study: Study) -> RenderableType:
@@ -69,23 +50,21 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     In a narrow terminal, tokens and money give way first, then times and sizes: they stand in tables below.
     The methods that cannot be excluded as the best are bold; nothing is bold if no method can be excluded.
     """
-    names = [escape_markup(method.label) for method in comparison.methods]
-    bounds = [f"[dim]{bound.label}[/]" for bound in comparison.bounds]
-    together = [f"[dim]{_TOGETHER}[/]"] if _has_total(comparison) else []
-    groups = tuple(tuple(_fit(column, comparison) for column in group) for group in _column_groups(comparison))
-    table = FittedTable("method", (*names, *bounds, *together), groups)
-    bold = any(cell.startswith("[bold]") for group in groups for column in group for cell in column.cells)
+    table = make_table(comparison)
+    names = [escape_markup(row.label) for row in table.rows]
+    others = (*table.bounds, *([table.total] if table.total else []))
+    labels = (*names, *(f"[dim]{row.label}[/]" for row in others))
     conclusion = f"[bold]{escape_markup(state_conclusion(comparison))}[/]"
     facts = map(escape_markup, _fact_lines(comparison))
     published = render_published(comparison)
     beside = [] if published is None else ["", *_published_lines(published)]
     return Group(
-        table,
+        FittedTable("method", labels, _column_groups(table)),
         *_one_doc_lines(comparison),
         *_token_lines(comparison),
         *_kind_lines(comparison),
         *_nothing_lines(comparison),
-        *([_BoldLegend()] if bold else []),
+        *([_BoldLegend()] if table.bold else []),
         "",
         conclusion,
         *(escape_markup(sentence) for sentence in (comparison.holdout.describe() if comparison.holdout else ())),
@@ -97,7 +76,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
 
 def _published_lines(published: PublishedFigures) -> list[RenderableType]:
     """Return a table of published figures beside those here, under its title, and the sentences on it."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
     table.add_column("method", overflow="fold", min_width=8)
     over = f" over {min(published.baselines)}" if len(published.baselines) == 1 else ""
     gains = [f"gain{over}"] if published.baselines else []
@@ -203,102 +182,24 @@ def _kind_columns(comparison: Comparison, by: str, metric: str) -> Iterator[Fitt
         yield FittedColumn(title, tuple("–" if value is None else f"{value:.1f}" for value in values))
 
 
-def _column_groups(comparison: Comparison) -> list[list[_Column]]:
-    """Return the columns: quality, time and size, tokens and money. In a narrow terminal the last give way first."""
-    quality = [_metric_column(name) for name in metrics_shown(comparison) if not name.startswith("one_doc")]
-    if any(method.failures for method in comparison.methods):
-        quality.append(_Column("not\nanswered", lambda method: len(method.failures), "{:.0f}".format))
-    sizes = [
-        _Column("p50\nms", lambda method: method.latency.total.p50, short, LATENCY),
-        _Column("p95\nms", lambda method: method.latency.total.p95, short),
-        _Column("index\ns", lambda method: method.index_seconds, short),
-        _Column("index\nMB", lambda method: _megabytes(method.index_bytes), short),
-    ]
-    return [quality, sizes, _cost_columns(comparison)]
+def _column_groups(table: Table) -> tuple[tuple[FittedColumn, ...], ...]:
+    """Return quality, times and size, tokens and money. In a narrow terminal the last give way first."""
+    rows = [(row, "{}") for row in table.rows]
+    rows += [(row, "[dim]{}[/]") for row in (*table.bounds, *([table.total] if table.total else []))]
 
+    def fit(place: int, column: Column) -> FittedColumn:
+        cells = ((row.cells[place], form) for row, form in rows)
+        texts = (("[bold]{}[/]" if cell.best else form).format(cell.text) for cell, form in cells)
+        return FittedColumn(column.lines, tuple(texts))
 
-def _cost_columns(comparison: Comparison) -> list[_Column]:
-    """Return the columns of tokens, money and calls that are not 0 for every method."""
-    columns = [
-        _token_column("index\ntokens", lambda method: method.index_tokens, lambda method: method.index_usage),
-        _money_column("index\n$", lambda method: method.index_usage, "{:.4f}".format),
-        replace(_money_column("spent\n$", lambda method: method.spent, "{:.4f}".format), added=True),
-        _token_column("tokens/\nquestion", lambda method: method.query_tokens, lambda method: method.query_usage),
-        _money_column("$/\nquestion", lambda method: method.query_usage, "{:.5f}".format),
-        _Column("calls/\nquestion", lambda method: method.calls, "{:.1f}".format),
-    ]
-    shown_methods = (*comparison.methods, *comparison.bounds)
-    return [column for column in columns if any(_tells(column.value(method), method) for method in shown_methods)]
-
-
-def _tells(cost: float | None, method: MethodResult) -> bool:
-    """Return whether a cost is worth a column: it is not 0, nor unknown because the ranking comes from elsewhere."""
-    return cost != 0 and (method.built or cost is not None)
-
-
-def _has_total(comparison: Comparison) -> bool:
-    return comparison.spent.money != 0
-
-
-def _token_column(
-    title: str, tokens: Callable[[MethodResult], float | None], usage: Callable[[MethodResult], Usage]
-) -> _Column:
-    return _Column(title, tokens, "{:,.0f}".format, estimated=lambda method: usage(method).estimated)
-
-
-def _megabytes(size: int | None) -> float | None:
-    return None if size is None else size / 1e6
-
-
-def _money_column(title: str, usage: Callable[[MethodResult], Usage], form: Callable[[float], str]) -> _Column:
-    return _Column(title, lambda method: usage(method).money, form, estimated=lambda method: usage(method).estimated)
-
-
-def _bound_cell(column: _Column, bound: MethodResult) -> str:
-    """Return the cell of a reader's bound, which has answer metrics and what its answers cost."""
-    if column.added:
-        return f"[dim]{_text(column, bound)}[/]"
-    known = column.metric in bound.metrics
-    return f"[dim]{column.form(column.value(bound) or 0.0)}[/]" if known else ""
-
-
-def _total_cell(column: _Column, comparison: Comparison) -> str:
-    if not column.added:
-        return ""
-    spent = comparison.spent
-    return "[dim]–[/]" if spent.money is None else f"[dim]{'~' if spent.estimated else ''}{column.form(spent.money)}[/]"
-
-
-def _metric_column(name: str) -> _Column:
-    title = name.replace("_", " ").replace("@", "\n@")
-    return _Column(title, lambda method: _percent(method.metrics.get(name)), "{:.1f}".format, name)
+    return tuple(
+        tuple(fit(place, column) for place, column in enumerate(table.columns) if column.group == group)
+        for group in get_args(ColumnGroup)
+    )
 
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
-
-
-def _fit(column: _Column, comparison: Comparison) -> FittedColumn:
-    """Return a column with its cells: of the methods, below them of the reader's bounds, and what was spent in all."""
-    bounds = [_bound_cell(column, bound) for bound in comparison.bounds]
-    together = [_total_cell(column, comparison)] if _has_total(comparison) else []
-    return FittedColumn(column.title, (*_cells(column, comparison), *bounds, *together))
-
-
-def _text(column: _Column, method: MethodResult) -> str:
-    value = column.value(method)
-    return "–" if value is None else f"{'~' if column.estimated(method) else ''}{column.form(value)}"
-
-
-def _cells(column: _Column, comparison: Comparison) -> list[str]:
-    """Return the cells of a column as text."""
-    texts = [_text(column, method) for method in comparison.methods]
-    ahead = leaders(comparison, column.metric) if column.metric else ()
-    differs = 0 < len(ahead) < len(comparison.methods)
-    return [
-        f"[bold]{text}[/]" if differs and method.label in ahead else text
-        for text, method in zip(texts, comparison.methods, strict=True)
-    ]
 
 
 def _fact_lines(comparison: Comparison) -> list[str]:

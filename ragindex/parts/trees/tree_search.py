@@ -9,6 +9,7 @@ from ragindex.filters import Ids, Terms
 from ragindex.interfaces import Collection, Retriever
 from ragindex.parts.trees.summary_tree import SUMMARY_KIND
 from ragindex.retrieval.hits import check_queries, fetch_records
+from ragindex.retrieval.stages import is_recording, record_ranking, record_stages
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 PASSAGE_KIND = "passage"
@@ -57,6 +58,10 @@ class Nodes:
         if not self.diversity:
             return self.base.retrieve(queries, k)
         retrievals = self.base.retrieve(queries, POOL * k)
+        for retrieval in retrievals:
+            if is_recording():
+                chosen = diversify_hits(retrieval.hits, len(retrieval.hits), self.diversity)
+                record_ranking("diversity", chosen, k)
         return [replace(retrieval, hits=diversify_hits(retrieval.hits, k, self.diversity)) for retrieval in retrievals]
 
     def explained(self, queries: Sequence[Query], retrievals: Sequence[Retrieval]) -> list[Retrieval]:
@@ -79,7 +84,8 @@ class Nodes:
             return [()] * len(queries)
         narrowed = [replace(query, filter=Ids(ids)) for query, ids in zip(queries, wanted, strict=True)]
         most = min(_NEAREST_PASSAGES, max(map(len, wanted)))
-        return [retrieval.hits for retrieval in self.base.retrieve(narrowed, most)]
+        with record_stages(None):  # it orders the documents of hits that are chosen
+            return [retrieval.hits for retrieval in self.base.retrieve(narrowed, most)]
 
     def _one(self, query: Query, retrieval: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
         start = time.perf_counter()

@@ -13,6 +13,7 @@ from ragindex.parts.records import Integers
 from ragindex.parts.triples.triples import Triples
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.beams import Search, flatten, search_beams
@@ -63,6 +64,7 @@ class Expansion:
             records = dict(zip(order, space.records(order), strict=True))
             fromkeys = tuple(dict.fromkeys(records[place].passage_id for place in order))
             step["ids"] = fromkeys
+            record_ranking("triple beams", fromkeys)
             step["paths"] = tuple(
                 tuple(records[place].triple for place in path) for path in beams.paths()[:_TRACE_LENGTH]
             )
@@ -226,4 +228,5 @@ class ExpandingRetriever:
             space = self.expansion.space(query, vector)
             initial = space.of_passages(list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)))
             expanded = self.expansion.expand(space, initial, base.hits, trace, query)
+        record_ranking("fusion", expanded.hits, k)
         return Retrieval(expanded.hits[:k], tuple(trace.steps), base.notes)

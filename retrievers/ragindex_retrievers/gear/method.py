@@ -20,6 +20,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, SchemeField, label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Hit, Query, Retrieval, Triple
 from ragindex_retrievers.gear.beams import Scoring, Search
@@ -240,6 +241,7 @@ class Agent:
         state = _State(query, [query.text])
         end = self._rounds(state)
         hits = self._final(state)
+        record_ranking("fusion", hits, k)
         with state.trace.step(state.n, MEMORY, query.text) as step:
             step["triples"], step["note"] = tuple(state.memory), f"stopped: {end}"
         return Retrieval(hits[:k], tuple(state.trace.steps), tuple(state.notes))

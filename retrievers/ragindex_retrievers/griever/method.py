@@ -17,6 +17,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
 from ragindex.retrieval.hits import check_queries
+from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
 from ragindex.types import Query, Retrieval, Step, Triple
 from ragindex_retrievers.griever.lookups import Lookups, join_filter
@@ -281,6 +282,7 @@ class GrieverRetriever:
     def _one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
         trace = Trace()
         lines, ranked = self._search(query, texts, encoded, k, trace)
+        record_ranking("paths", (id for id, _ in ranked), k)
         known = {id: hit for line in lines for id, hit in line.found.items()}
         best = tuple(replace(known[id], score=score, source=self.source) for id, score in ranked[:k])
         return Retrieval(best, tuple(trace.steps))

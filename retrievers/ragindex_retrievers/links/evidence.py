@@ -17,6 +17,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.plugins.strict_models import Strict
 from ragindex.retrieval.hits import check_queries, fetch_hits, fetch_records
+from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Query, Retrieval, Step
 from ragindex_retrievers.links.lookups import LinksParameters
 from ragindex_retrievers.links.method import FollowedLinks, LinkParts, LinkWalk, link_parts, open_parts
@@ -112,7 +113,9 @@ class EvidenceRetriever:
         k: int,
     ) -> Retrieval:
         chances = 1 / (1 + np.exp(-(features.values @ weights + intercept)))
-        best = sorted(range(len(features.ids)), key=lambda row: (-chances[row], features.ids[row]))[:k]
+        ranked = sorted(range(len(features.ids)), key=lambda row: (-chances[row], features.ids[row]))
+        record_ranking("evidence", (features.ids[row] for row in ranked), k)
+        best = ranked[:k]
         notes = [
             f"{features.ids[row]}: {_list_terms(features.values[row] * weights, features.names)}"
             for row in best[:_EXPLAINED_HITS]
@@ -159,7 +162,9 @@ class EvidenceRetriever:
         links = np.concatenate([links, walk.scores.base[len(links) :]])
         values = build_features(walk, links, rankings)
         ids, rows = list(walk.scores.rows), walk.scores.rows
-        best = sorted(rows, key=lambda id: (-links[rows[id]], id))[: max(k, self.settings.candidates)]
+        scored, most = sorted(rows, key=lambda id: (-links[rows[id]], id)), max(k, self.settings.candidates)
+        record_ranking("candidates", scored, most)
+        best = scored[:most]
         chosen = sorted({rows[id] for ranking in (best, *(ranking[:depth] for ranking in rankings)) for id in ranking})
         return self._describe(tuple(ids[row] for row in chosen), values[chosen]), tuple(walk.steps)
 

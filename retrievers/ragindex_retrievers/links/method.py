@@ -29,6 +29,7 @@ from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import label
 from ragindex.retrieval.fusion import raise_scores, scores_differ
 from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.retrieval.stages import record_ranking, record_search
 from ragindex.stores.metered import search_together
 from ragindex.text_analysis import analyse, token_spans
 from ragindex.types import Query, Retrieval, Step, Triple
@@ -238,6 +239,8 @@ class LinkWalk:
         near = VectorQuery(self.vector, depth, (), self.query.filter)
         (matched,), (nearest,) = search_together([(self.parts.passages, [text]), (self.parts.vectors, [near])])
         ms = (time.perf_counter() - start) * 1e3 / 2
+        record_search("text", self.parts.passages, [text], [self.query.text])
+        record_search("vectors", self.parts.vectors, [near], [self.query.text])
         self.steps.append(Step(1, "text", self.query.text, tuple(matched.ids), ms=ms))
         self.steps.append(Step(1, "vectors", self.query.text, tuple(nearest.ids), ms=ms))
         return sorted({*matched.ids, *nearest.ids})
@@ -306,6 +309,7 @@ class LinkWalk:
     def _explain(self, seeds: Sequence[str], links: Sequence[Link], ms: float) -> Step:
         reached = {link.passage for link in links}
         ids = [id for id in self.scores.best() if id in reached]
+        record_ranking("links", ids, query=", ".join(seeds))
         shown = [self.via[id] for id in ids[:_EXPLAINED_LINKS] if id in self.via]
         paths = tuple((Triple(link.seed, link.name, link.passage),) for link in shown)
         note = "\n".join(map(self._describe, shown))
@@ -357,5 +361,7 @@ class LinksRetriever:
         walk.find_candidates(k)
         for _ in range(self.parts.settings.hops):
             walk.follow_links()
-        scores = dict(islice(walk.scores.rank(self.kept).items(), k))
+        ranked = walk.scores.rank(self.kept)
+        record_ranking("scores with links", ranked, k)
+        scores = dict(islice(ranked.items(), k))
         return Retrieval(fetch_hits(self.parts.passages, scores, self.source), tuple(walk.steps))

@@ -17,6 +17,7 @@ from ragindex.parts.vectors.base_field import FlatField, over
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, label, of_class
 from ragindex.retrieval.hits import check_queries, fetch_hits
+from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 
@@ -108,7 +109,9 @@ class LiftedRetriever:
     def _one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         start = time.perf_counter()
         raised = lifted(retrieval.hits)
-        best = sorted(raised, key=lambda id: (-raised[id].score, id))[:k]
+        ranked = sorted(raised, key=lambda id: (-raised[id].score, id))
+        record_ranking("passages by their aggregates", ranked, k)
+        best = ranked[:k]
         hits = fetch_hits(self.nodes, {id: raised[id].score for id in best}, self.source)
         ids = tuple(hit.id for hit in hits)
         paths = tuple((Triple(raised[id].by, "is made of", id),) for id in ids[:_TRACE_LENGTH] if raised[id].by)

@@ -18,6 +18,7 @@ from ragindex.interfaces import BuildContext, Change, Collection, OpenIndex, Par
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins import registry
 from ragindex.retrieval.hits import text_search_schema
+from ragindex.retrieval.stages import is_recording
 from ragindex.testing import Check
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.bm25 import BM25
@@ -301,6 +302,8 @@ class BrokenRetriever:
             hits = tuple(replace(hit, doc_ids=()) for hit in hits)
         elif self.fault == "unknown document":
             hits = tuple(replace(hit, doc_ids=(f"{hit.id}x",)) for hit in hits)
+        elif self.fault == "longer if recorded" and is_recording():  # it keeps what it looks at beyond k
+            hits = self.base.retrieve([Query("q", testing.QUESTIONS[1])], k)[0].hits
         elif self.fault == "changes with k":
             hits = tuple(replace(hit, score=1.0) for hit in sorted(hits, key=lambda hit: hit.id))
         return replace(found, hits=hits)
@@ -348,6 +351,7 @@ class OldTexts(Passages):
         (testing.check_forbidden, "filter by metadata alone", "filtered by documents instead of by metadata: got "),
         (testing.check_cutoffs, "few", "its first hits depend on k, so depends_on_k must return True"),
         (testing.check_cutoffs, "changes with k", "its first hits depend on k, so depends_on_k must return True"),
+        (testing.check_stages, "longer if recorded", "with an explanation of where d00 is: got "),
         (testing.check_law, "keeps removed", "after adding, changing and removing documents: got "),
         (testing.check_law, "adds nothing", "the added document 'x2' is not found: "),
         (testing.check_law, "old texts", "the changed document 'd03' still has its old text in the hits ['d03']"),

@@ -12,7 +12,7 @@ from ragindex.plugins.specs import Spec, render_spec
 from ragindex_eval.format import many, percent, points, probability, short
 from ragindex_eval.metrics.evidence import TARGETS, write_interval, write_tokens
 from ragindex_eval.report.plots import svg
-from ragindex_eval.report.sections.table import Column, meaning
+from ragindex_eval.report.tables import Column, meaning
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from ragindex_eval.report.sections.table import Column
+from ragindex_eval.report.tables import Column
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.results.records import Coverage
 

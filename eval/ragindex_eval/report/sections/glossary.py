@@ -1,6 +1,6 @@
 """Report section that explains the figures."""
 
-from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.model import Study
 
 _QUALITY = {

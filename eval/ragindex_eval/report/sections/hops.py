@@ -15,7 +15,7 @@ from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Dot, DotGroup, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
 from ragindex_eval.report.sections.kinds import FEWEST, group_name
-from ragindex_eval.report.sections.table import Column
+from ragindex_eval.report.tables import Column
 from ragindex_eval.results.model import Comparison, MethodResult
 
 _COLUMNS = (

@@ -14,7 +14,7 @@ from ragindex_eval.format import many, percent, short, shown
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
-from ragindex_eval.report.sections.table import Column, MetricCell, meaning
+from ragindex_eval.report.tables import Column, MetricCell, meaning
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.stats.intervals import Interval, SampleArray, cost_interval, mean_interval
 

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from ragindex_eval.format import many, percent, short
 from ragindex_eval.report.plots import svg
-from ragindex_eval.report.sections.table import (
+from ragindex_eval.report.tables import (
     Column,
     MethodRow,
     MetricCell,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragindex_eval.format import without_folders
-from ragindex_eval.report.sections import table
-from ragindex_eval.report.sections.table import Column, MetricCell
+from ragindex_eval.report import tables
+from ragindex_eval.report.tables import Column, MetricCell
 from ragindex_eval.results.model import Comparison, Study
 
 
@@ -37,19 +37,21 @@ def render_overview(study: Study) -> Overview | None:
     """Make the table; None if the study has only one comparison."""
     if len(study.comparisons) < 2:
         return None
-    tables = [table.render_table(comparison) for comparison in study.comparisons]
-    together = [column for column in tables[0].columns if column not in table.LATENCY_COLUMNS]
-    shared = [column for column in together if all(column in compared.columns for compared in tables)]
+    compared_tables = [tables.make_table(comparison) for comparison in study.comparisons]
+    together = [column for column in compared_tables[0].columns if column not in tables.LATENCY_COLUMNS]
+    shared = [column for column in together if all(column in compared.columns for compared in compared_tables)]
     lines = [
         line
-        for number, (compared, of_comparison) in enumerate(zip(study.comparisons, tables, strict=True), start=1)
+        for number, (compared, of_comparison) in enumerate(
+            zip(study.comparisons, compared_tables, strict=True), start=1
+        )
         for line in _make_rows(compared, of_comparison, shared, f"c{number}")
     ]
     return Overview(tuple(shared), tuple(lines))
 
 
 def _make_rows(
-    comparison: Comparison, of_comparison: table.Table, shared: Sequence[Column], anchor: str
+    comparison: Comparison, of_comparison: tables.Table, shared: Sequence[Column], anchor: str
 ) -> list[OverviewRow]:
     places = [of_comparison.columns.index(column) for column in shared]
     return [

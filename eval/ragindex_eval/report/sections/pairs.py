@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ragindex_eval.conclusions.leaders import better, differ, differ_slightly
 from ragindex_eval.format import points, probability, short, signed
-from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, MethodPair
 
 _COSTS = {

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from ragindex.corpus.chunking import split_passage_id
 from ragindex.retrieval.formatting import format_path, format_positions
+from ragindex.retrieval.trace import KEPT_IDS
 from ragindex.types import Query, Step
 from ragindex_eval.format import many, percent, short, shown, without_folders
 from ragindex_eval.metrics.retrieval import gold_ranks
@@ -52,14 +54,15 @@ class StepRow:
 class MethodFindings:
     """Hits and steps of one method for one question.
 
-    `ranks` are the ranks of the gold documents, `figure` is the recall at the smallest k, and `answer` is that of the
-    reader, "" if there is none.
+    `ranks` are the ranks of the gold documents, `lost` says where the others were last, `figure` is the recall at the
+    smallest k, and `answer` is that of the reader, "" if there is none.
     """
 
     label: str
     key: Markup
     figure: str
     ranks: str
+    lost: tuple[str, ...]
     hits: tuple[HitRow, ...]
     steps: tuple[StepRow, ...]
     more_steps: int
@@ -221,6 +224,7 @@ def _method_findings(
         key=Markup(svg.key(number)),  # noqa: S704  # drawn by us, holds no text
         figure=figure,
         ranks=_format_ranks(answer, *gold, comparison.ks[-1]),
+        lost=tuple(list_lost_gold(answer, *gold)[:_GOLD]),
         hits=tuple(_hit_row(rank, hit, gold_ids, others) for rank, hit in enumerate(answer.hits[:_HITS], start=1)),
         steps=tuple(_step_row(step) for step in answer.trace[:_STEPS]),
         more_steps=max(0, len(answer.trace) - _STEPS),
@@ -250,6 +254,34 @@ def _format_ranks(answer: MethodAnswer, grades: Mapping[str, int], equal: Mappin
     there = [f"gold at rank {_join(map(str, ranks), _GOLD)}"] if ranks else []
     absent = [f"{missing} of {len(grades)} gold not in the first {k} hits"] if missing else []
     return "; ".join([*there, *absent])
+
+
+def list_lost_gold(answer: MethodAnswer, grades: Mapping[str, int], equal: Mapping[str, str]) -> list[str]:
+    """Return for each gold document that is not among the hits the last step that has it, of the ids that are saved.
+
+    No search is made for it; `ragindex search --expect` makes one.
+    """
+    missed = sorted(grades.keys() - gold_ranks((hit.doc_ids for hit in answer.hits), grades, equal).keys())
+    lost = []
+    for id in missed if answer.trace else ():
+        copies = {id, *(other for other, stands in equal.items() if stands == id)}
+        ranks = {step.index: rank for step in answer.trace if (rank := _find_rank(step, copies)) is not None}
+        last = next(reversed(ranks.items()), None)
+        lost.append(
+            f"{shown(id, _ID)}: among the first {KEPT_IDS} of no step"
+            if last is None
+            else f"{shown(id, _ID)}: lost after “{shown(last[0], _ID)}”, rank {last[1]}"
+        )
+    return lost
+
+
+def _find_rank(step: Step, doc_ids: Set[str]) -> int | None:
+    """Return the rank of the first passage of these documents among the saved ids of a step, from 1."""
+    for rank, id in enumerate(step.ids[:KEPT_IDS], start=1):
+        split = split_passage_id(id)
+        if id in doc_ids or (split is not None and split[0] in doc_ids):
+            return rank
+    return None
 
 
 def _hit_row(rank: int, hit: SavedHit, gold: Set[str], counts: Mapping[str, int]) -> HitRow:

@@ -23,7 +23,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import hops, iterations
-from ragindex_eval.report.sections.table import MetricCell
+from ragindex_eval.report.tables import MetricCell
 from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 from ragindex_eval.run.ask import answer_all
@@ -288,7 +288,7 @@ def test_the_page_shows_both() -> None:
     assert [row[0] for row in by_iteration[1:]] == ["2", "3", "flat"]
     assert rows(soup, "#c1-hops")[0] == ["2hop · 2 questions", "gear", "100.0", "100.0", "100.0", "100.0"]
     assert rows(soup, "#c1-hops")[-1] == ["gear", "3 hops", "1", "3", "3.00", "0", "0", "1"]
-    heads = [one.get_text() for one in soup.select("nav a")]
+    heads = [heading.get_text() for heading in soup.select("#c1-groups h3")]
     assert [name for name in heads if name.startswith("By ")] == ["By iteration", "By kind"]
 
 

@@ -228,7 +228,7 @@ def test_help_of_commands() -> None:
         assert max(map(len, done.out.splitlines())) <= 80
         assert "[[" not in done.out
         for flag in flags if command in reading else ():
-            assert f"  {flag} " in done.out or f"  {flag}\n" in done.out, (command, flag)
+            assert f"│ {flag} " in done.out, (command, flag)
     listed = ragindex("--help")
     assert all(f"\n  {command} " in listed.out for command in COMMANDS)
 

@@ -87,5 +87,5 @@ def test_doctor_without_optional_packages(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(command: str) -> None:
     """The text of a command; the lists of its options differ between versions of typer."""
-    text = re.split("\n\n(?:Arguments|Options):", ragindex(command, "--help").out)[0].partition("[OPTIONS]")[2]
+    text = re.split("\n\n╭─ (?:Arguments|Options) ", ragindex(command, "--help").out)[0].partition("[OPTIONS]")[2]
     assert_matches(masked(text).partition("\n")[2].lstrip("\n"), SNAPSHOTS / f"help_{command}.txt")

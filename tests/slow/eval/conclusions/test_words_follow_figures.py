@@ -12,7 +12,8 @@ from examples import examples
 from ragindex.types import Usage
 from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.conclusions.leaders import DRIFT, better, leaders
-from ragindex_eval.report.sections import pairs, table
+from ragindex_eval.report import tables as table
+from ragindex_eval.report.sections import pairs
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison
 from ragindex_eval.stats.intervals import LEVEL
 

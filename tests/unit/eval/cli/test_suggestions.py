@@ -10,7 +10,7 @@ from made_comparisons import made
 from examples import examples
 from ragindex_eval.cli.compare import _find_quickest_leader, _suggest_exports
 from ragindex_eval.conclusions.first_sentence import state_conclusion
-from ragindex_eval.report.terminal import _cells, _metric_column
+from ragindex_eval.report.tables import make_table
 from ragindex_eval.results.model import Comparison
 
 
@@ -81,7 +81,8 @@ def test_sentence_bold_figures_and_suggestions_never_disagree(
         chosen = re.search(r"--method (\w+)|# (\w+)", line)
         assert chosen is not None
         assert (chosen[1] or chosen[2]) in possible
-    cells = _cells(_metric_column("R@5"), comparison)
-    bold = {method.label for method, cell in zip(comparison.methods, cells, strict=True) if cell.startswith("[bold]")}
+    table = make_table(comparison)
+    place = [column.title for column in table.columns].index("R@5")
+    bold = {row.label for row in table.rows if row.cells[place].best}
     assert bold == (possible if len(possible) < count else set())
     assert "exclude" not in re.sub(r"excluded as the best( at R@5)? \(n", "", said)  # by no other metric

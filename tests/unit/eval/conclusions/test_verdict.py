@@ -11,7 +11,7 @@ from ragindex.types import Usage
 from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.conclusions.leaders import agreement, differ, leaders, overlap
 from ragindex_eval.conclusions.questions import count_more_questions
-from ragindex_eval.report.sections.table import metrics_shown
+from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.model import LATENCY
 
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40

@@ -183,4 +183,4 @@ def test_text_from_data_is_never_markup(text: str) -> None:
     rows = [[cell.get_text() for cell in row.select("th, td")] for row in soup.select("#c1-ablations tbody tr")]
     assert [row[1] for row in rows] == ["a", "b", "c"]
     assert soup.select("#c1-ablations h4")[0].get_text()[:20] == f"x: {text}"[:20]
-    assert [one.get_text() for one in soup.select("nav a")].count("One parameter changed") == 1
+    assert [one.get_text() for one in soup.select("#c1-differences h3")].count("One parameter changed") == 1

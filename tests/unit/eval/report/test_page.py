@@ -16,6 +16,7 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections.questions import find_missed
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit, Study
+from ragindex_eval.results.records import FindsNothing, QuestionShare
 
 FAR = {"best": [1.0] * 40, "near": [1.0] * 38 + [0.0] * 2, "far": [1.0] * 8 + [0.0] * 32}
 TIMES = {"best": [4.0, 6.0] * 20, "near": [4.0, 6.0] * 20, "far": [1.0, 1.5] * 20}
@@ -460,3 +461,39 @@ def test_the_page_says_what_the_questions_can_show() -> None:
     section = page[page.index("Are the questions enough?") :]
     assert '<tr><th scope="row">200</th><td>4.7</td></tr>' in section
     assert "<td>about 140</td>" in section
+
+
+def test_page_says_after_which_step_a_gold_document_was_lost() -> None:
+    comparison = made({"one": [0.0, 0.0]}, {"one": [2.0, 2.0]}, found={"one": [["b"], ["b"]]})
+    (method,) = comparison.methods
+    with_gold = Step(1, "text", "", ("b#0", "a#1", "a#0"))
+    answers = (
+        replace(method.final[0], trace=(with_gold, Step(1, "reranker", "", ("b#0",)))),
+        replace(method.final[1], trace=(Step(1, "text", "", ("b#0", *(f"c#{n}" for n in range(20)), "a#0")),)),
+    )
+    soup = page(study(replace(comparison, methods=(replace(method, answers={5: answers}),))))
+    lines = [words(line) for line in soup.select("#c1-questions article p.about")]
+    assert "a: lost after “text”, rank 2" in lines
+    assert "a: among the first 20 of no step" in lines
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_page_has_seven_sections_or_those_of_them_that_have_figures(grouped: bool) -> None:
+    comparison = made({"one": [1.0, 0.0] * 20, "two": [0.0, 1.0] * 20}, {label: [2.0] * 40 for label in ("one", "two")})
+    if grouped:
+        share = QuestionShare(count=1, of=2, low=0.1, high=0.9)
+        comparison = replace(
+            comparison, finds_nothing=(FindsNothing(label="one", rightly=share, wrongly=share, threshold=None),)
+        )
+    soup = page(study(comparison))
+    sections = [words(one(section, "h2")) for section in soup.select("main > section")]
+    assert sections == [words(link) for link in soup.select("nav a")]
+    assert sections == [
+        "Results",
+        "Plots",
+        "Differences between methods",
+        *(["Groups of questions"] if grouped else []),
+        "Where the methods disagree most",
+        "Warnings and settings",
+        "Reading and repeating this page",
+    ]

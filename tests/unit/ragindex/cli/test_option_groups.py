@@ -1,6 +1,7 @@
 """Groups of options: one parameter of a command for several options, and help by group."""
 
 import ast
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,9 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from ragindex._util.distribution import entry_points
+from ragindex.cli.main import BUILT_IN, point_to
 from ragindex.cli.option_groups import GroupedCommand, group_of, with_groups
-
-GROUPED = ("index", "add", "read")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Reading:
     pages: Annotated[int, typer.Option("--pages", min=1, help="The pages.")] = 3
 
 
-def run(*arguments: str) -> tuple[int, str]:
+def run(*arguments: str, charset: str = "utf-8") -> tuple[int, str]:
     app, seen = typer.Typer(rich_markup_mode=None), list[object]()
 
     @with_groups
@@ -36,7 +36,7 @@ def run(*arguments: str) -> tuple[int, str]:
         typer.echo(repr(seen[0]))
 
     app.command(cls=GroupedCommand)(show)
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner(charset=charset).invoke(app, list(arguments))
     return result.exit_code, result.output
 
 
@@ -47,19 +47,25 @@ def test_command_gets_one_value_for_each_group() -> None:
     assert (code, "--pages" in output) == (2, True)
 
 
-def test_help_lists_options_by_group() -> None:
+def test_help_has_a_panel_for_each_group() -> None:
     _, output = run("--help")
-    sections = [line for line in output.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert sections == ["Arguments:", "Options:", "Documents:"]
-    own, grouped = output.split("Options:")[1].split("Documents:")
+    assert re.findall("╭─ (.+?) ─", output) == ["Arguments", "Options", "Documents"]
+    own, grouped = output.split("─ Options ─")[1].split("─ Documents ─")
     assert ("--loud" in own, "--help" in own, "--format" in own) == (True, True, False)
     assert ("--format F" in grouped, "--pages" in grouped) == (True, True)
 
 
+def test_help_draws_its_panels_in_ascii_where_the_output_is_no_utf_8() -> None:
+    _, output = run("--help", charset="ascii")
+    assert output.isascii()
+    assert "+- Documents -" in output
+    assert "| --format F" in output
+
+
 def functions() -> list[tuple[str, ast.FunctionDef]]:
-    """The functions of all commands of the evaluation, and of those of the framework that have groups."""
+    """The functions of all commands."""
     places = [(point.module, point.attr) for point in entry_points(group="ragindex.commands")]
-    places += [(f"ragindex.cli.{name}", name) for name in GROUPED]
+    places += [(point.module, point.attr) for point in map(point_to, BUILT_IN)]
     found = []
     for module, name in places:
         spec = find_spec(module)

@@ -1,7 +1,8 @@
-"""Report section with the table of all methods, their figures and intervals."""
+"""The table of all methods, their figures and intervals, as the terminal and the page of the report lay it out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from markupsafe import Markup
 
@@ -30,12 +31,29 @@ _MEANINGS = {
 }
 
 
+ColumnGroup: TypeAlias = Literal["quality", "size", "cost"]
+BOLD = "cannot be excluded as the best of its column (by p50: no other is surely twice as fast)"
+"""What a bold figure means (`ragindex_eval.conclusions.leaders`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Title of a column and a sentence that explains it, "" if the title says enough."""
+    """Title of a column and a sentence that explains it, "" if the title says enough.
+
+    In a narrow terminal, a `group` of columns gives way as a whole. The terminal has no columns without a group.
+    """
 
     title: str
     meaning: str
+    group: ColumnGroup | None = None
+
+    @property
+    def lines(self) -> str:
+        """The title in two lines, for the terminal."""
+        first, found, k = self.title.partition("@")
+        if found:
+            return f"{first}\n@{k}"
+        return self.title.replace(" a question", "/ question").replace(" ", "\n", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +89,13 @@ class Table:
     total: MethodRow | None = None
 
 
-def render_table(comparison: Comparison) -> Table:
+def make_table(comparison: Comparison) -> Table:
     """Make the table, with a row per method in the order of the comparison."""
     metrics = metrics_shown(comparison)
     best = {name: methods_ahead(comparison, name) for name in (*metrics, LATENCY)}
     shown = (*comparison.methods, *comparison.bounds)
-    costs = [cost for cost in _COST_COLUMNS if cost.always or any(cost.told(method) != 0 for method in shown)]
-    columns = [*(Column(name.replace("_", " "), meaning(name)) for name in metrics), *(cost.column for cost in costs)]
+    costs = [cost for cost in _COST_COLUMNS if cost.always or any(cost.says_something(method) for method in shown)]
+    columns = [*map(_metric_column, metrics), *(cost.column for cost in costs)]
     rows = []
     for number, method in enumerate(comparison.methods):
         quality = [_quality_cell(method, name, method.label in best[name]) for name in metrics]
@@ -86,6 +104,12 @@ def render_table(comparison: Comparison) -> Table:
     bold = any(cell.best for row in rows for cell in row.cells)
     bounds, total = _bound_rows(comparison, metrics, costs), _total_row(comparison, metrics, costs)
     return Table(tuple(columns), tuple(rows), bounds, bool(metrics), bold, total)
+
+
+def _metric_column(name: str) -> Column:
+    """Return the column of a metric; the terminal has a table of its own for one_doc_R."""
+    group: ColumnGroup | None = None if name.startswith("one_doc") else "quality"
+    return Column(name.replace("_", " "), meaning(name), group)
 
 
 def _bound_rows(comparison: Comparison, metrics: list[str], costs: "list[_CostColumn]") -> tuple[MethodRow, ...]:
@@ -173,6 +197,7 @@ def _format_spread(latency: Latency) -> str:
 def _optional_cost(
     title: str,
     meaning: str,
+    group: ColumnGroup,
     value: Callable[[MethodResult], float | None],
     form: Callable[[float], str],
     estimated: Callable[[MethodResult], bool] = lambda method: False,
@@ -186,7 +211,7 @@ def _optional_cost(
         cost, about = value(method), "~" if estimated(method) else ""
         return MetricCell("–" if cost is None else f"{about}{form(cost)}")
 
-    return _CostColumn(Column(title, meaning), cell, False, value)
+    return _CostColumn(Column(title, meaning, group), cell, False, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,17 +221,22 @@ class _CostColumn:
     column: Column
     cell: Callable[[MethodResult, bool], MetricCell]
     always: bool = True
-    told: Callable[[MethodResult], float | None] = lambda method: 1.0
+    value: Callable[[MethodResult], float | None] = lambda method: 1.0
+
+    def says_something(self, method: MethodResult) -> bool:
+        """Return whether a cost is not 0, nor unknown because the ranking comes from elsewhere."""
+        cost = self.value(method)
+        return cost != 0 and (method.built or cost is not None)
 
 
 _SPENT = "spent $"
 _COST_COLUMNS = (
     _CostColumn(
-        Column("p50 ms", "half of the questions were answered within this time, asked one by one"),
+        Column("p50 ms", "half of the questions were answered within this time, asked one by one", "size"),
         lambda method, fastest: _latency_cell(method.latency.total.p50, method.ci95.get(f"{LATENCY}_p50"), fastest),
     ),
     _CostColumn(
-        Column("p95 ms", "95 % of the questions were answered within this time, asked one by one"),
+        Column("p95 ms", "95 % of the questions were answered within this time, asked one by one", "size"),
         lambda method, fastest: _latency_cell(method.latency.total.p95, method.ci95.get(f"{LATENCY}_p95"), False),
     ),
     _CostColumn(
@@ -214,16 +244,17 @@ _COST_COLUMNS = (
         lambda method, fastest: MetricCell(_format_spread(method.latency)),
     ),
     _CostColumn(
-        Column("index s", "seconds of building the index, as if this method were built alone"),
+        Column("index s", "seconds of building the index, as if this method were built alone", "size"),
         lambda method, fastest: MetricCell("–" if method.index_seconds is None else short(method.index_seconds)),
     ),
     _CostColumn(
-        Column("index MB", "megabytes of the index on disk"),
+        Column("index MB", "megabytes of the index on disk", "size"),
         lambda method, fastest: MetricCell("–" if method.index_bytes is None else short(method.index_bytes / 1e6)),
     ),
     _optional_cost(
         "index tokens",
         "tokens of building the index, in and out, as if this method were built alone (~: estimated)",
+        "cost",
         lambda method: method.index_tokens,
         "{:,.0f}".format,
         lambda method: method.index_usage.estimated,
@@ -231,6 +262,7 @@ _COST_COLUMNS = (
     _optional_cost(
         "index $",
         "dollars of building the index (~: by estimated tokens)",
+        "cost",
         lambda method: method.index_usage.money,
         "{:.4f}".format,
         lambda method: method.index_usage.estimated,
@@ -238,6 +270,7 @@ _COST_COLUMNS = (
     _optional_cost(
         _SPENT,
         "dollars that this run paid, for building and asking (~: by estimated tokens)",
+        "cost",
         lambda method: method.spent.money,
         "{:.4f}".format,
         lambda method: method.spent.estimated,
@@ -245,6 +278,7 @@ _COST_COLUMNS = (
     _optional_cost(
         "tokens a question",
         "tokens of finding, in and out: the mean (~: estimated)",
+        "cost",
         lambda method: method.query_tokens,
         "{:,.0f}".format,
         lambda method: method.query_usage.estimated,
@@ -252,16 +286,18 @@ _COST_COLUMNS = (
     _optional_cost(
         "$ a question",
         "dollars of finding: the mean (~: by estimated tokens)",
+        "cost",
         lambda method: method.query_usage.money,
         "{:.5f}".format,
         lambda method: method.query_usage.estimated,
     ),
     _optional_cost(
-        "calls a question", "calls of language models: the mean", lambda method: method.calls, "{:.1f}".format
+        "calls a question", "calls of language models: the mean", "cost", lambda method: method.calls, "{:.1f}".format
     ),
     _optional_cost(
         "not answered",
         "questions on which the method failed; each scores 0",
+        "quality",
         lambda method: len(method.failures),
         "{:,.0f}".format,
     ),
