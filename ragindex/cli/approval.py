@@ -7,7 +7,6 @@ shown with their tokens, and nothing is asked about them.
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.options import DryRunOption, YesOption
+from ragindex.cli.options import Approval
 from ragindex.counting import NoEstimateError, Repaid
 from ragindex.errors import BrokenPluginError, BudgetError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
@@ -42,28 +41,6 @@ CONFIRM_VARIABLE = "RAGINDEX_CONFIRM_ABOVE"
 _DEFAULT_LIMIT = 1.0
 _LEAST_LIMIT = 1e-9  # a budget of 0 would not be one
 _FLAGS = "--yes, or --budget DOLLARS"
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """How the user has answered in advance, and where the JSON of the command goes (`json`)."""
-
-    yes: bool = False
-    budget: float | None = None
-    dry_run: bool = False
-    json: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConsentFlags:
-    """How the user answers in advance whether the command may pay."""
-
-    yes: YesOption = False
-    dry_run: DryRunOption = False
-
-    def answer(self, budget: float | None, json: str | None) -> Approval:
-        """Return the answer, with the budget, and where the JSON of the command goes."""
-        return Approval(self.yes, budget, self.dry_run, json)
 
 
 def read_limit() -> float:

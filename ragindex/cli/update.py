@@ -13,19 +13,13 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import (
-    Approval,
-    approve,
-    approve_removals,
-    estimate_costs,
-    estimates_to_json,
-    render_estimates,
-)
+from ragindex.cli.approval import approve, approve_removals, estimate_costs, estimates_to_json, render_estimates
 from ragindex.cli.building import build_methods, collect_notes, describe_work
 from ragindex.cli.console import command_spending, escape_markup, print_estimate, print_note, stdout, write_result
 from ragindex.cli.documents import print_reading_notes, report_skipped
 from ragindex.cli.options import (
     AllowRemovalsOption,
+    Approval,
     BudgetOption,
     JsonOption,
     RetryFailedOption,
