@@ -109,7 +109,7 @@ def _find_place(
 ) -> EvidencePlace:
     offsets = _OFFSETS.fullmatch(quote)
     id = offsets and (find_spelling(offsets["document"], gold) or follow(offsets["document"]))
-    if offsets is not None and id in gold:
+    if offsets is not None and id is not None and id in gold:
         document, start, end = gold[id], int(offsets["start"]), int(offsets["end"])
         if not document.text[start:end].strip() or end > len(document.text):
             raise item.error(f"evidence inside the {len(document.text)} characters of {document.id!r}", repr(quote))
