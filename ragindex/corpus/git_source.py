@@ -132,10 +132,12 @@ def read_repository(
     gathered = _CommitReader(git, selection, listing, changes).read(wanted, problems)
     if not files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
-        seen = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in suffixes) or "no files"
+        seen = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in suffixes)
+        excluded = f" ({len(listing.excluded):,} excluded)" if listing.excluded else ""
+        got = f"only {seen}" if seen else f"no files in the commit {commit[:12]}"
         raise DataError(
             f"a commit with files ending in {', '.join(DOCUMENT_SUFFIXES)}",
-            f"only {seen}",
+            got + excluded,
             path=Path(folder or str(address)),
         )
     day = git.run("rev-list", "--no-walk", "--format=%cI", commit, "--").decode().split("\n")[1][:10]

@@ -30,6 +30,8 @@ NEW_LIMIT = 0.02
 
 What questions about these lose does not depend on how many they are; below, one passage more decides.
 """
+TURNOVER_LIMIT = 1 / 3
+"""The share of passages that came after the fit from which on it is made again, as after growth by half."""
 SAMPLED_PASSAGES = 512
 """Passages of which the words are looked up."""
 
@@ -67,9 +69,16 @@ class SampledWords:
         return sum(self.new.values(), WordCount()).unknown_share if self.new_share >= NEW_LIMIT else 0.0
 
 
-def knows_too_few(unknown: float, unknown_new: float, unknown_then: float) -> bool:
-    """Return whether a fit does not know too many words: shares of all passages, of new ones, and when it was made."""
-    return max(unknown, unknown_new) > unknown_then + UNKNOWN_LIMIT
+def describe_lack(unknown: float, unknown_new: float, new_share: float, unknown_then: float) -> str | None:
+    """Say of what a fit knows too little, as "3.0% of the words of the passages"; None if it knows enough.
+
+    The shares are of unknown words in all passages, in the `new_share` of them that came after it, and in those that it
+    was fitted to.
+    """
+    if max(unknown, unknown_new) > unknown_then + UNKNOWN_LIMIT:
+        came = f"the {new_share:.0%} of the passages that came after it"
+        return f"{max(unknown, unknown_new):.1%} of the words of {'the passages' if unknown >= unknown_new else came}"
+    return f"{new_share:.0%} of the passages, which came after it" if new_share >= TURNOVER_LIMIT else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -621,6 +621,7 @@ class Index(IndexState):
             question_words.words,
             question_words.unknown_share,
             passages.unknown_new,
+            passages.new_share,
         )
 
     def failures(self, scheme: Scheme | Part[Any]) -> dict[str, dict[str, str]]:

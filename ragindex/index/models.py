@@ -23,7 +23,7 @@ from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.encoders.word_counts import WordCount
 from ragindex.errors import DamagedError, MissingPartError, UsageError
-from ragindex.index.fit_watch import PassageSample, SampledWords, knows_too_few, read_counts, write_counts
+from ragindex.index.fit_watch import PassageSample, SampledWords, describe_lack, read_counts, write_counts
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
@@ -131,13 +131,8 @@ class Encoders:
             words = self._count_unknown(current, sample)
         if not _SHRINK_LIMIT * current.size < size < _GROWTH_LIMIT * current.size:
             return f"there are {size:,} passages, and it was fitted to {current.size:,}"
-        unknown, unknown_new = words.total.unknown_share, words.unknown_new
-        if watch and knows_too_few(unknown, unknown_new, current.unknown):
-            if unknown >= unknown_new:
-                return f"it did not know {unknown:.1%} of the words of the passages"
-            came = f"the {words.new_share:.0%} of the passages that came since"
-            return f"it did not know {unknown_new:.1%} of the words of {came}"
-        return None
+        lack = describe_lack(words.total.unknown_share, words.unknown_new, words.new_share, current.unknown)
+        return f"it did not know {lack}" if watch and lack is not None else None
 
     def _count_unknown(self, fit: Fit, sample: PassageSample) -> SampledWords:
         """Return how many words of a sample of the passages a fit does not know, and keep the counts for the next."""

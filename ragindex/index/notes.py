@@ -11,7 +11,7 @@ from ragindex.encoders.word_counts import WordCount, count_words
 from ragindex.errors import ServiceError
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import FitState
-from ragindex.index.fit_watch import knows_too_few
+from ragindex.index.fit_watch import describe_lack
 from ragindex.index.index import Index
 from ragindex.index.leases import list_readers, state_of
 from ragindex.index.manifest import PartRecord
@@ -185,18 +185,17 @@ def describe_readers(index: Index) -> list[dict[str, Any]]:
 def describe_unknown_passages(index: Index) -> str | None:
     """Return a sentence if the encoder's fit knows too few words, and no sync has fitted it again for that."""
     fit = index.fit_state()
-    if fit is None or not knows_too_few(fit.unknown, fit.unknown_new, fit.unknown_then):
+    lack = None if fit is None else describe_lack(fit.unknown, fit.unknown_new, fit.new, fit.unknown_then)
+    if fit is None or lack is None:
         return None
-    share = max(fit.unknown, fit.unknown_new)
-    which = "the passages" if fit.unknown >= fit.unknown_new else "the passages that came after its fit"
     paid = find_refit_hindrances(index)
     amounts = [record.money for record in paid if record.money is not None]
     cost = f"${sum(amounts):.2f}" if len(amounts) == len(paid) else "what is not known, as a price is missing"
     names = ", ".join(dict.fromkeys(record.name for record in paid))
     hindrance = f"What was paid for depends on its fit ({names}: {cost} when made), so it stays. " if paid else ""
     return (
-        f"The encoder {fit.encoder} does not know {share:.1%} of the words of {which}, so methods with "
-        f"vectors find less. {hindrance}To fit it to these: {index.command('index', '--refit')}"
+        f"The encoder {fit.encoder} does not know {lack}, so methods with vectors find less. "
+        f"{hindrance}To fit it to these: {index.command('index', '--refit')}"
     )
 
 

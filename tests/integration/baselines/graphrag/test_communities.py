@@ -149,6 +149,7 @@ def test_with_numbers(tmp_path: Path) -> None:
 
 def test_only_what_changed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # "Gus" is new, and a new fit would encode all again
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     more = spelt("6", "Eve|likes|Gus")
     file = openie(tmp_path / "openie.json", [*TRIANGLES, more])
     workspace = imported(tmp_path / "w", file, TRIANGLES)

@@ -69,6 +69,7 @@ def test_a_full_vocabulary_and_what_no_new_fit_mends(monkeypatch: pytest.MonkeyP
     said = "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
     said += "digits: ragindex index --index w --refit, or search with bm25."
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     assert said in ragindex("add", "notes/kelp.md", "--index", "w").err
     assert said in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
 
@@ -78,6 +79,7 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(
 ) -> None:
     """It is said, with a command that mends it for all that is built, and not said where nothing is to be mended."""
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     ragindex("index", "notes", "--index", "w", "--methods", "dense,hipporag(mode=facts),bm25")
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     added = ragindex("add", "notes/kelp.md", "--index", "w")
@@ -151,6 +153,7 @@ def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
 
 def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "dense", "--index", "w")
     said = "the encoder lsa was fitted to 4 passages, and the index has 5: a new index would give other vectors."
     assert said not in " ".join(ragindex(*asked).out.split())

@@ -234,6 +234,11 @@ def test_addresses_that_cannot_be_read(clone: Clone, tmp_path: Path) -> None:
     clone.commit({"a.png": "x"})
     with pytest.raises(DataError, match=r"only 1 \.png"):
         read(clone.address)
+    commit = clone.commit({"pages/a.md": "# A"})
+    with pytest.raises(DataError, match=rf"found no files in the commit {commit[:12]}\.$"):
+        read(f"{clone.address}#subdirectory=page")
+    with pytest.raises(DataError, match=rf"found no files in the commit {commit[:12]} \(1 excluded\)\.$"):
+        read(f"{clone.address}#subdirectory=pages", include=["*.rst"])
 
 
 def test_a_repository_of_another_user(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,10 +72,22 @@ def test_new_passages_are_watched_apart(new: int, refitted: bool, index: Index) 
     assert (refit is not None) is refitted
     assert (index.encoder_id != before) is refitted
     if refit is not None:
-        assert refit.reason.endswith("% of the words of the 6% of the passages that came since")
+        assert refit.reason.endswith("% of the words of the 6% of the passages that came after it")
     state = index.fit_state()
     assert state is not None
     assert state.unknown_new == 0.0  # of few, or of none after a new fit
+
+
+def test_mass_edits_in_known_words_renew_the_fit(index: Index) -> None:
+    """No word is unknown, and the directions are of other texts."""
+    edited = [Document(document.id, document.title, f"{document.text} The same again.") for document in index.documents]
+    with patch.object(fit_watch, "UNKNOWN_LIMIT", 1.0):
+        index.add(edited[:10], source="notes")
+        assert index.build().refit is None
+        index.add(edited[10:30], source="notes")
+        refit = index.build().refit
+    assert refit is not None
+    assert refit.reason == "it did not know 50% of the passages, which came after it"
 
 
 def test_old_passages_that_enter_the_sample_are_not_new() -> None:

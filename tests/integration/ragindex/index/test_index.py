@@ -179,6 +179,7 @@ def test_no_text_is_encoded_twice(tmp_path: Path, index: BuiltIndex) -> None:
 
 def test_fit_after_growth_by_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # so that words that it does not know decide nothing
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
     first = workspace.encoder.id
     workspace.add(DOCUMENTS[12:17])
@@ -295,6 +296,7 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
 def test_new_fit_is_that_of_a_new_index(index: BuiltIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the process ends between asking for the fit and the sync, or amid the sync."""
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # so that it is fitted again when asked only
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     new = ask_questions(Dense().open(build(Dense(), tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
     workspace = index("dense")
     workspace.add(ADDED)

@@ -158,7 +158,7 @@ def test_a_dry_run_reports_what_the_update_does(docs: Path, index: Index) -> Non
     assert not index.corpus_moved()
     report = index.update()
     assert report.changes == preview.changes
-    assert (report.parts, report.methods) == (("passages",), ("bm25", "ircot"))  # the parts of both are built
+    assert (report.parts, report.methods) == (("passages",), ("bm25",))  # and no `ircot`, which only asks it
     assert report.seconds > 0
     assert report.spent["money"] == 0
     assert index.update().parts == ()

@@ -230,6 +230,7 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
 ) -> None:
     monkeypatch.setattr(token_vectors, "_MOST_SMALL", 2)
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # words are new, and a new fit would make new segments
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     workspace = made(tmp_path, *range(8))
     first, reader = opened(workspace), Index.open(workspace.folder, create=True)
     expected = everything(first)
