@@ -220,7 +220,7 @@ def _record(
     store = store_id(uri)
     run = None if record is None else record.tracked.get(store)
     if record is None or not has_run(uri, run):
-        run = track(study, begun)
+        run = track(study, begun, folder)
         if run is None:
             return None
         if record is not None:

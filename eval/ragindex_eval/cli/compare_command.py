@@ -21,7 +21,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import ConsentFlags, JsonOption
 from ragindex.errors import UsageError
-from ragindex_eval.cli.settings_options import settings_group
+from ragindex_eval.cli.settings_options import IgnoreOption, QrelsOption, settings_group
 from ragindex_eval.format import join_names
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
@@ -47,12 +47,8 @@ class RunFileOptions:
         list[str] | None,
         typer.Option("--run", metavar="FILE", help="A TREC run, .json or .csv, also as .gz. Repeatable."),
     ] = None
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", metavar="FILE", help="The judgements: TREC qrels, .json or .csv.")
-    ] = None
-    ignore_identical_ids: Annotated[
-        bool, typer.Option("--ignore-identical-ids", help="Leave out hits with the question's own id, as BEIR does.")
-    ] = False
+    qrels: QrelsOption = None
+    ignore_identical_ids: IgnoreOption = False
 
     def require_none(self) -> None:
         """Raise UsageError for options that need --run."""
@@ -128,7 +124,18 @@ def _compare_rankings(settings: CompareSettings, rankings: RunFileOptions) -> St
     write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
     print_text(settings, f"\n  the report      {escape_markup(str(folder / REPORT_FILE))}")
     print_text(settings, f"  the results     {escape_markup(str(folder))}")
+    _record(study, settings, folder)
     return study
+
+
+def _record(study: Study, settings: CompareSettings, folder: Path) -> None:
+    """Record the comparison in MLflow if it is used here: its import takes as long as the comparison."""
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").exists():
+        return
+    from ragindex_eval.mlflow.tracking import describe_tracker, track  # as above
+
+    if track(study, folder=folder) is not None:
+        print_text(settings, f"  the runs        {escape_markup(describe_tracker())}")
 
 
 def shorten_command(arguments: Sequence[str]) -> str:

@@ -19,6 +19,12 @@ COMMON = ("questions", "methods", "encoder", "llm", "out")
 READING = ("format", "skip_bad", "include", "exclude", "encoding", "max_file_mb", "ocr", "rows", "language")
 """The settings that say how documents are read."""
 DataArgument = Annotated[str, typer.Argument(metavar="DATA", help=CompareSettings.model_fields["data"].description)]
+QrelsOption = Annotated[
+    Path | None, typer.Option("--qrels", metavar="FILE", help="The judgements: TREC qrels, .json or .csv.")
+]
+IgnoreOption = Annotated[
+    bool, typer.Option("--ignore-identical-ids", help="Leave out hits with the question's own id, as BEIR does.")
+]
 OPENING = ("encoder", "llm", "budget", "store", "index", "seed")
 """The settings that an index is opened with, and what the work on it may cost."""
 

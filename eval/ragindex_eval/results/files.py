@@ -104,7 +104,7 @@ def _run_name(label: str) -> str:
 def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
     """Return the lines of each file of a comparison, by its path in the folder of the comparison."""
     files: dict[str, Iterable[str]] = {
-        "comparison.json": [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)],
+        "comparison.json": _figure_lines(comparison),
         "questions.jsonl": _question_lines(comparison),
     }
     for group, name in _ANSWER_FILES.items():
@@ -112,6 +112,17 @@ def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
             files[name] = _answer_lines(comparison, getattr(comparison, group))
     runs = {_run_name(method.label): _trec_run(comparison, method) for method in comparison.methods}
     return {**files, **_qrels_file(comparison), **runs}
+
+
+def _figure_lines(comparison: Comparison) -> Iterable[str]:
+    yield json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)
+
+
+def list_files(study: Study, folder: Path) -> list[Path]:
+    """Return the files of a study, and its report, that `folder` has, and no other files there."""
+    places = zip(_comparison_folders(study, folder), study.comparisons, strict=True)
+    files = [place / name for place, comparison in places for name in _comparison_files(comparison)]
+    return [path for path in (folder / "study.json", folder / REPORT_FILE, *files) if path.is_file()]
 
 
 def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:

@@ -43,6 +43,8 @@ from ragindex_eval.stats.intervals import Interval
 
 RESULT_SCHEMA = 7
 """The version of the schema; it is increased when the meaning of a field changes."""
+UNKNOWN = "unknown"
+"""What a comparison says of encoder, language model, store and language if rankings come from files."""
 UNKNOWN_USAGE = Usage(money=None)
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")

@@ -11,8 +11,9 @@ import pytest
 from command_line import ragindex
 
 from ragindex_eval.data.run_files import read_run
+from ragindex_eval.mlflow import tracking
 from ragindex_eval.results.files import load_results
-from ragindex_eval.results.model import Comparison
+from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.settings import MeasureSettings
 
@@ -137,6 +138,57 @@ def test_hits_with_the_id_of_the_question(files: Path) -> None:
         "hits of a document with the question's own id are left out, as BEIR's evaluation does"
         in ignoring.json["notes"]
     )
+
+
+def test_gate_of_files_of_rankings(files: Path) -> None:
+    """They need no results that were saved; files of the same name are told apart, and results are a baseline, too."""
+    given = ("--qrels", "qrels.trec", "--metric", "R@1", "--k", "1", "--json", "-")
+    failed = ragindex("gate", "b.trec", "--against", "a.trec", *given)
+    assert (failed.code, failed.json["verdict"], failed.json["new_score"], failed.json["baseline_score"]) == (
+        *(12, "FAIL", 0.0, 1.0),
+    )
+    (files / "old").mkdir()
+    (files / "old" / "a.trec").write_text((files / "a.trec").read_text())
+    passed = ragindex("gate", "a.trec", "--against", "old/a.trec", *given[:-2])
+    assert passed.code == 0
+    assert passed.out == ("PASS: R@1 of a is 100.0, from the same hits as in the baseline for each of 40 questions.\n")
+    ignoring = ragindex("gate", "b.trec", "--against", "a.trec", *given, "--ignore-identical-ids")
+    assert (ignoring.code, ignoring.json["new_score"]) == (13, 1.0)  # level, but other files
+    ragindex("compare", "--run", "a.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    assert ragindex("gate", "b.trec", "--against", "out:a", *given).code == 12
+
+
+def test_gate_of_files_used_wrongly(files: Path) -> None:
+    alone = ragindex("gate", "a.trec", "--against", "b.trec")
+    assert (alone.code, "a.trec is a file of rankings. Name the judgements" in alone.err) == (2, True)
+    none = ragindex("gate", "bm25", "--against", "dense", "--qrels", "qrels.trec")
+    assert (none.code, "about files of rankings, and none is named" in none.err) == (2, True)
+    unmeasured = ragindex("gate", "a.trec", "--against", "b.trec", "--qrels", "qrels.trec", "--metric", "R@7")
+    assert (unmeasured.code, "--metric must be one of those measured: R@5" in unmeasured.err) == (2, True)
+
+
+def test_comparison_is_recorded_where_mlflow_is_used(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[tuple[Study, Path]] = []
+    monkeypatch.setattr(tracking, "track", lambda study, folder: recorded.append((study, folder)))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    arguments = ("compare", "--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    assert ragindex(*arguments).code == 0
+    assert recorded == []
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")
+    assert ragindex(*arguments).code == 0
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    Path("mlflow.db").touch()
+    assert ragindex(*arguments).code == 0
+    labels = [[method.label for method in study.comparisons[0].methods] for study, _ in recorded]
+    assert (labels, [folder for _, folder in recorded]) == ([["a", "b"]] * 2, [Path("out")] * 2)
+
+
+def test_report_leaves_out_what_rankings_do_not_tell(files: Path) -> None:
+    done = ragindex("compare", "--run", "a.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    assert "\nseed 0; fingerprint " in done.out
+    page = Path("out/report.html").read_text()
+    for unknown in ("encoder identity", "encoder unknown", "language of the texts"):
+        assert unknown not in done.out + page
 
 
 def test_gate_of_saved_rankings(files: Path) -> None:
