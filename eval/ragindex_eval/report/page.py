@@ -38,7 +38,7 @@ from ragindex_eval.report.sections import (
     seeds,
     table,
 )
-from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.results.model import UNKNOWN, Comparison, Study
 
 _LONGEST_SENTENCE, _LONGEST_COMMAND = 1_500, 4_000  # characters
 _Section = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values
@@ -97,7 +97,8 @@ def render_report(study: Study) -> str:
 def _make_chapter(comparison: Comparison, anchor: str) -> _Chapter:
     data = comparison.dataset
     counts = f"{count_known(data.documents, 'document')}, {many(data.questions, 'question')}"
-    about = f"{counts}, encoder {comparison.encoder}, seed {comparison.seed}"
+    encoder = "" if comparison.encoder == UNKNOWN else f"encoder {comparison.encoder}, "
+    about = f"{counts}, {encoder}seed {comparison.seed}"
     parts = _render_parts(_choose_sections(comparison), comparison, f"{anchor}-")
     sentence = state_conclusion(comparison)
     return _Chapter(anchor, shown(data.name, 200), without_folders(about), sentence, bool(data.judged), tuple(parts))

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+import bm25s
 import ir_measures
 import pytest
 from command_line import ragindex
@@ -93,6 +94,29 @@ def test_ties_missing_queries_and_grades(tmp_path: Path) -> None:
     notes = " | ".join(comparison.notes)
     assert "made lacks 9 judged questions: each scores 0" in notes
     assert "made ranks for 1 question without judgements, which are left out" in notes
+
+
+def test_runs_of_bm25s_in_the_format_of_pyserini(tmp_path: Path) -> None:
+    """Scores of six digits, many of them equal, and tabs in the judgements."""
+    draw, words = random.Random(3), [f"word{number}" for number in range(30)]
+    texts = [" ".join(draw.choices(words, k=6)) for _ in range(200)]
+    queries = {f"q{number}": " ".join(draw.sample(words, 2)) for number in range(30)}
+    retriever = bm25s.BM25(method="lucene")
+    retriever.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    asked = bm25s.tokenize(list(queries.values()), show_progress=False)
+    found, scores = retriever.retrieve(asked, k=50, show_progress=False)
+    run, qrels = tmp_path / "bm25s.trec", tmp_path / "qrels.tsv.trec"
+    run.write_text(
+        "".join(
+            f"{query} Q0 doc{document} {rank} {score:.6f} Anserini\n"
+            for query, documents, row in zip(queries, found, scores, strict=True)
+            for rank, (document, score) in enumerate(zip(documents, row, strict=True), start=1)
+        )
+    )
+    qrels.write_text("".join(f"{query}\t0\tdoc{draw.randrange(200)}\t{draw.choice((1, 2))}\n" for query in queries))
+    assert len({line.split()[4] for line in run.read_text().splitlines()}) < 1000  # of 1,500
+    comparison = compare_runs([run], qrels, MeasureSettings(k=KS))
+    require_equal(comparison, "bm25s", ir_measures.read_trec_qrels(str(qrels)), run)
 
 
 @pytest.fixture
