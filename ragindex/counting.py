@@ -5,7 +5,8 @@ that were paid for under other settings do too, and are counted apart: they woul
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -113,21 +114,21 @@ class RepaidAnswers:
 class CountingRules(OfflineRules):
     """The LLM that `Counting` opens: offline rules that record token counts in the ledger.
 
-    With `delegate`, that model answers instead, and records what it does itself.
+    Within `delegating_to`, another model answers instead, and records what it does itself.
     """
 
     def __init__(self, model: str, paid: LLM | None = None, repaid: RepaidAnswers | None = None) -> None:
         self.repaid = RepaidAnswers() if repaid is None else repaid
         self.model = model
         self.id = f"counting for {model}"  # only used for temporary indexes
-        self.delegate: LLM | None = None
+        self._delegate: LLM | None = None
         self._prefixes: set[int] = set()
         self._paid = paid if isinstance(paid, LLMClient) else None
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Return the delegate's answer, the answer that was paid for before, or that of the rule, which is counted."""
-        if self.delegate is not None:
-            return self.delegate.run(task, inputs, repeat=repeat, again=again)
+        if self._delegate is not None:
+            return self._delegate.run(task, inputs, repeat=repeat, again=again)
         paid = self._find_paid(task, inputs, repeat)
         return super().run(task, inputs, repeat=repeat, again=again) if paid is None else paid
 
@@ -141,8 +142,8 @@ class CountingRules(OfflineRules):
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Output | Failure]:
         """Answer each input as `run` does."""
-        if self.delegate is not None:
-            return self.delegate.map(task, many, repeat=repeat, again=again, progress=progress)
+        if self._delegate is not None:
+            return self._delegate.map(task, many, repeat=repeat, again=again, progress=progress)
         if self._paid is None:
             return super().map(task, many, repeat=repeat, again=again, progress=progress)
         inputs = list(many)
@@ -152,6 +153,25 @@ class CountingRules(OfflineRules):
         ruled = super().map(task, [inputs[number] for number in unpaid], progress=progress)
         by_number = dict(zip(unpaid, ruled, strict=True))
         return [by_number[number] if answer is None else answer for number, answer in enumerate(answers)]
+
+    @contextmanager
+    def delegating_to(self, model: LLM | None) -> Iterator[None]:
+        """Let the model answer."""
+        self._delegate = model
+        try:
+            yield
+        finally:
+            self._delegate = None
+
+    @contextmanager
+    def without_paid(self) -> Iterator[None]:
+        """Answer by rules alone: calls count also if they are paid for, and their prompts begin none of the later."""
+        paid, prefixes = self._paid, self._prefixes
+        self._paid, self._prefixes = None, set()
+        try:
+            yield
+        finally:
+            self._paid, self._prefixes = paid, prefixes
 
     def _find_paid(self, task: Task[Output], inputs: Mapping[str, Any], repeat: int) -> Output | None:
         """Return an answer that was paid for; one under other settings is added to those that are `repaid`."""

@@ -10,6 +10,7 @@ sample they are assumed. How sure each figure is, is its interval (docs/decision
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -24,7 +25,7 @@ from ragindex.counting import COUNTED_ENCODING, Counting, CountingEncoder, Count
 from ragindex.errors import ServiceError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.parts import inputs_of, parts_of, tasks_of, topological_order, uses_encoder
-from ragindex.interfaces import Part, Scheme
+from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.llm import answer_question, tokens
 from ragindex.llm.output import schema_text
@@ -196,9 +197,10 @@ def estimate_questions(
     Counted are the tasks that the methods run for questions and, if it `reads`, answering with `llm` from the top `k`
     hits. Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing;
     the passages it finds have about the same length as the real ones. With `sample`, that many questions are sent to
-    the LLM, which then takes as many rounds as it does, and the responses are cached. Without, the rounds are those of
-    the rules. Of more than `most_questions` a part is asked, and of a corpus with more than `most_characters` a part is
-    built. Raises UsageError if `llm` names no model (`offline`), a task has no rule, or a method asks a service.
+    the LLM, which then takes as many rounds as it does, and the responses are cached; those that `paid` has then cost
+    nothing again. Without, the rounds are those of the rules. Of more than `most_questions` a part is asked, and of a
+    corpus with more than `most_characters` a part is built. Raises UsageError if `llm` names no model (`offline`), a
+    task has no rule, or a method asks a service.
     """
     name = require_model(llm)
     pricing = Pricing.of(llm, setting)
@@ -228,20 +230,13 @@ def estimate_questions(
         for label, scheme in asking.items():
             retriever = scheme.open(index)
             tasks = {task.name: task for task in tasks_of(scheme)}
-            with ledger.record_calls() as tally:
-                retrievals = retriever.retrieve(drawn, k)
-            all_counts, by_rules, real = _count_by_task(tally), dict[str, _Counts](), dict[str, _Counts]()
+            by_rules, real = dict[str, _Counts](), dict[str, _Counts]()
             if chosen and tasks:
-                with ledger.record_calls() as tally:
-                    retriever.retrieve(chosen, k)
-                by_rules = _count_by_task(tally)
-                rules.delegate = model
-                try:
-                    with ledger.record_calls() as tally:
-                        retriever.retrieve(chosen, k)
-                finally:
-                    rules.delegate = None
-                real = _count_by_task(tally)
+                by_rules = _count_retrieval(retriever, chosen, k, rules.without_paid())
+                real = _count_retrieval(retriever, chosen, k, rules.delegating_to(model))
+            with ledger.record_calls() as tally:  # after the sample, which is paid for now
+                retrievals = retriever.retrieve(drawn, k)
+            all_counts = _count_by_task(tally)
             for task in dict.fromkeys((*all_counts, *real, *rules.repaid.tasks())):
                 counts = all_counts.get(task, _Counts()).times(factor)
                 scaling = _Scaling(by_rules.get(task), real.get(task), len(queries) / max(1, len(chosen)))
@@ -281,12 +276,15 @@ def estimate_reading(
     The counts of the inputs stand for `factor` times as many.
     """
     task = answer_question.ANSWER
-    counts = _count_answering(rules, inputs).get(task.name)
+    by_rules = real = None
+    if sampled and model is not None:
+        with rules.without_paid() if isinstance(rules, CountingRules) else nullcontext():
+            by_rules = _count_answering(rules, sampled).get(task.name)
+        real = _count_answering(model, sampled).get(task.name)
+    counts = _count_answering(rules, inputs).get(task.name)  # after the sample, which is paid for now
     repaid = rules.repaid.take(task.name) if isinstance(rules, CountingRules) else ()
     if counts is None and not repaid:
         return []
-    by_rules = _count_answering(rules, sampled).get(task.name) if sampled else None
-    real = _count_answering(model, sampled).get(task.name) if sampled and model is not None else None
     priced = pricing.price(
         f"{task.name}, {label}", (counts or _Counts()).times(factor), _Scaling(by_rules, real), task, from_corpus=True
     )
@@ -323,6 +321,14 @@ def _describe_schema(task: Task[Any] | None) -> str:
     """Return the schema of a task's answer, "" without a task."""
     output: Any = None if task is None else task.output
     return "" if output is None else schema_text(output)
+
+
+def _count_retrieval(
+    retriever: Retriever, queries: Sequence[Query], k: int, answering: AbstractContextManager[None]
+) -> dict[str, _Counts]:
+    with answering, ledger.record_calls() as tally:
+        retriever.retrieve(queries, k)
+    return _count_by_task(tally)
 
 
 def _count_answering(llm: LLM, inputs: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
@@ -431,7 +437,8 @@ _THOUGHTS: Mapping[str | None, int] = {None: 450, "none": 0, "minimal": 50, "low
 _EXACT, _DRAWN, _OF_ANSWERS, _ASSUMED = 1.02, 1.06, 1.2, 1.33
 """By what a figure may be too low or too high: counted, from a part of the corpus, made from answers, assumed."""
 _OF_FEW = 2**0.5
-"""The same for calls of which a sample has too few: the widest, as the upper end is at most twice the lower."""
+"""The same for calls whose number answers decide, where no sample or too small a one shows it: rounds of agents, groups
+of a graph. It is the widest, as the upper end is at most twice the lower."""
 _LEAST_SAMPLED = 1.08
 _SPREAD_OF_LENGTHS = 0.5
 """The standard deviation of answers' lengths, as a share of their mean: about that of triples and summaries."""
@@ -541,6 +548,7 @@ class Pricing:
             spread = _OF_FEW if few else min(_ASSUMED, max(least, 1 + deviation / real.calls**0.5))
         else:
             counts = self._assume(counts.times(1.0 if from_corpus else typical.calls), typical, task)
+            spread = _ASSUMED if from_corpus or typical.calls == 1.0 else _OF_FEW
         drawn = _DRAWN if part_of_corpus else 1.0
         of_prompts = drawn * (_EXACT if from_corpus else spread)
         of_answers = drawn * spread

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -129,8 +130,6 @@ class _Round:
         started = time.monotonic()
         with use_workers(self.workers):
             given = list(read_sources(require_manifest(self.folder).sources))
-        for corpus in (corpus for source in given for corpus in source.corpora):
-            print_reading_notes(corpus)
         if self.approval.dry_run:
             self._preview(given)
             return
@@ -147,6 +146,7 @@ class _Round:
             notes += collect_notes(index, finished_parts(index, schemes), report, fit)
         failure = "; ".join(f"{name}: {reason}" for name, reason in report.failures.items())
         write_outcome(self.folder, failure)
+        _print_notes(given, report)
         self._print(report, notes)
         report_skipped([corpus for source in given for corpus in source.corpora], None)
         if failure:
@@ -171,6 +171,7 @@ class _Round:
     def _preview(self, given: list[SourceDocuments]) -> None:
         with Index.open(self.folder, read_only=True) as index:
             report = preview_update(index, given)
+        _print_notes(given, report)
         estimates = estimate_costs(partial(self._estimate, given))
         value = {
             "index": str(self.folder),
@@ -200,6 +201,15 @@ class _Round:
                 stdout().print(escape_markup(line), soft_wrap=True)
 
         write_result(value, self.approval.json, show)
+
+
+def _print_notes(given: Sequence[SourceDocuments], report: IndexUpdate) -> None:
+    """Print what was noted when sources were read that have changed: that of the others was printed before."""
+    for source, update in zip(given, report.sources, strict=True):
+        changes = update.changes
+        if changes.new or changes.replaced or changes.renamed:
+            for corpus in source.corpora:
+                print_reading_notes(corpus)
 
 
 def _describe_sources(report: IndexUpdate) -> list[str]:

@@ -585,9 +585,10 @@ class Index(IndexState):
             fit.seconds,
             fit.size,
             fit.unknown,
-            passages.unknown_share,
+            passages.total.unknown_share,
             question_words.words,
             question_words.unknown_share,
+            passages.unknown_new,
         )
 
     def failures(self, scheme: Scheme | Part[Any]) -> dict[str, dict[str, str]]:

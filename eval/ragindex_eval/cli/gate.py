@@ -21,7 +21,7 @@ from ragindex.cli.console import (
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import Approval, ConsentFlags, JsonOption
-from ragindex.errors import GateFailedError, GateUndecidedError, StoreError, UsageError
+from ragindex.errors import GateFailedError, GateUndecidedError, QuestionError, StoreError, UsageError
 from ragindex.index.renames import read_renames
 from ragindex_eval.choose.gate import (
     Gate,
@@ -40,6 +40,7 @@ from ragindex_eval.cli.settings_options import (
     settings_group,
 )
 from ragindex_eval.format import about_questions, join_names
+from ragindex_eval.results.model import describe_failed
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.estimate_comparison import estimate_comparison
@@ -128,7 +129,8 @@ def _measure(
     """Compare the methods, asking every question anew.
 
     Return their scores as they are written, the ids of renamed documents by those before, and how many files and items
-    were left out, of which notes are printed. With `of_files` the cutoffs are those of rankings in files.
+    were left out, of which notes are printed. With `of_files` the cutoffs are those of rankings in files. Raises
+    QuestionError if a method failed on every question.
     """
     given = given_values(settings)
     if not methods:
@@ -146,7 +148,9 @@ def _measure(
     plan = make_plan(settings)
     approve(partial(estimate_comparison, settings, dataset, folder, plan.schemes), approval)
     comparison = evaluate(plan, settings, dataset)
-    by_label = {method.label: method for method in (*comparison.methods, *comparison.failed)}
+    if comparison.failed:
+        raise QuestionError(f"There is no verdict. {describe_failed(comparison.failed)}")
+    by_label = {method.label: method for method in comparison.methods}
     labels = dict(zip(methods, comparison.asked, strict=True))
     scores = {written: scores_of(comparison, by_label[labels[written]], metric) for written in methods}
     return scores, read_renames(folder), comparison.dataset.skipped

@@ -240,3 +240,37 @@ def test_a_sample_of_questions_counts_the_rounds_of_the_model(monkeypatch: pytes
         assert (sampled.task, sampled.basis, plain.basis) == ("thought, ircot", "sampled", "assumed")
         (half,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=2)
         assert 8 < half.calls < plain.calls  # the rest is as of rules
+
+
+def test_sampled_questions_are_not_paid_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the index has after the sample is not left to pay, of rounds and of answers; again, it is the same."""
+    data = datasets.read_dataset("world:50", limit=4)
+    schemes = {"ircot": registry.scheme("ircot")}
+    said = '{"thought": "It has to be found who is meant.", "answer": "x", "passages": [1], "found": true}'
+    setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
+    with counting(monkeypatch, tmp_path, lambda body: said) as server:
+        options: dict[str, Any] = {"reads": True, "paid": LLM.open(setting)}
+        plain = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options)
+        half = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options, sample=2)
+        sent = len(server.requests)
+        again = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options, sample=2)
+        assert len(server.requests) == sent == 2 * 2 + 2
+        every = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options, sample=4)
+    assert [each.task for each in plain] == [each.task for each in half] == ["thought, ircot", "answer, ircot"]
+    assert [plain[1].calls, half[1].calls, sum(each.calls for each in every)] == [4, 2, 0]
+    assert 0 < half[0].calls < plain[0].calls
+    assert again == half
+
+
+def test_rounds_of_agents_have_the_widest_interval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a sample, answers decide how often an agent asks; a method that asks once is surer."""
+    data = datasets.read_dataset("world:50", limit=4)
+    schemes = {name: registry.scheme(name) for name in ("ircot", "self-ask")}
+    with counting(monkeypatch, tmp_path, lambda body: "{}"):
+        widths = {
+            each.task: each.money_high / each.money_low
+            for each in estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+            if each.money_low and each.money_high
+        }
+    assert widths["thought, ircot"] == pytest.approx(2.0)
+    assert 1.33**2 < widths["follow-ups, self-ask"] < 1.95

@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from command_line import make_desk, ragindex
 from made_comparisons import made
+from openai_server import chat
+from till import billing, open_desk
 
 from ragindex_eval.results.files import save_results
 from ragindex_eval.results.model import Study
@@ -24,6 +26,18 @@ def test_unread_files_are_told(desk: Path) -> None:
     assert "skipped: notes/broken.pdf: expected " in done.err
     accepted = ragindex(*given, "--skip-bad")
     assert (accepted.code, "skipped: notes/broken.pdf: expected " in accepted.err) == (0, True)
+
+
+def test_method_that_fails_on_every_question_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with billing() as till:
+        open_desk(till, tmp_path, monkeypatch)
+        till.server.choose = lambda received, earlier: chat(content=None, refusal="I cannot help with this.")
+        given = ("--data", "notes", "--questions", "questions.csv", "--index", "w", "--llm", "openai:small")
+        done = ragindex("gate", "ircot(base=bm25)", "--against", "bm25", *given)
+    assert (done.code, done.out) == (7, "")
+    last = done.err.strip().splitlines()[-1]
+    assert last.startswith("error: There is no verdict. ircot failed on every question, and is not compared: ")
+    assert "I cannot help with this" in last
 
 
 def test_verdicts_of_saved_results() -> None:
