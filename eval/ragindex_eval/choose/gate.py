@@ -114,7 +114,7 @@ class Gate:
         if self.verdict == "PASS" or not self.lost:
             return []
         lines = [f"{many(len(self.lost), 'question')} lost, {self.won} won:"]
-        lines += [f"  {one.describe()}" for one in self.lost[:_SHOWN_LOST]]
+        lines += [f"  {question.describe()}" for question in self.lost[:_SHOWN_LOST]]
         more = len(self.lost) - _SHOWN_LOST
         return [*lines, f"  … and {more} more, in --json"] if more > 0 else lines
 
@@ -225,7 +225,7 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         same_hits,
         new.encoder,
         baseline.encoder,
-        tuple(sorted(lost, key=lambda one: one.new_value - one.baseline_value)),
+        tuple(sorted(lost, key=lambda question: question.new_value - question.baseline_value)),
         sum(new.values[key] > baseline.values[key] for key in order),
         _count_needed_questions(differences, margin) if verdict == "UNDECIDED" else None,
     )

@@ -91,8 +91,8 @@ def _comparison_folders(study: Study, folder: Path) -> list[Path]:
 def _list_runs(folder: Path) -> list[Path]:
     """Return the runs of the comparison whose files are in a folder; none if they cannot be read."""
     try:
-        held = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-        return [folder / _run_name(method["label"]) for method in held["methods"]]
+        value = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        return [folder / _run_name(method["label"]) for method in value["methods"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 
@@ -196,7 +196,7 @@ def _rare_gold_fields(gold: Gold) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "options": list(gold.options),
         "alternatives": sorted(gold.alternatives),
-        "evidence": [[one.doc_id, *one.words] for one in gold.evidence],
+        "evidence": [[place.doc_id, *place.words] for place in gold.evidence],
         "own_document": gold.own_document,
         "sub_questions": [asdict(question) for question in gold.sub_questions],
     }
@@ -206,11 +206,11 @@ def _rare_gold_fields(gold: Gold) -> dict[str, Any]:
 
 def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
     """Yield one JSON object per method and question: the question, its gold, the hits and the scores."""
-    asked = {query.id: query for query in comparison.queries}
+    queries = {query.id: query for query in comparison.queries}
     for method in methods:
         failures = method.failures
         for answer in method.final:
-            query = asked[answer.query_id]
+            query = queries[answer.query_id]
             gold = None if comparison.gold is None else comparison.gold.get(query.id)
             line: dict[str, Any] = {
                 "method": method.label,
