@@ -107,7 +107,7 @@ def _find_refusal(
     parts: frozenset[str],
     broken: Sequence[tuple[str, frozenset[str]]],
 ) -> tuple[State, str] | None:
-    """Return why a candidate with these parts is not built, if it is not: parts of it are too expensive, or the budget is.
+    """Return why a candidate with these parts is not built, if it is not: for its parts, or for the budget.
 
     `broken` are the reasons for which a method leaves that has all these parts.
     """
