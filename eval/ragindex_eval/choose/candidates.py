@@ -221,7 +221,7 @@ def try_on_parts(
     queries: Sequence[Query],
     tell: Callable[[str], None],
 ) -> list[Candidate]:
-    """Return the candidates, without expensive ones that do not seem able to be better by delta than the best cheap one.
+    """Return the candidates, without expensive ones that do not seem able to beat the best cheap one by delta.
 
     All are built over all judged documents and a sample of the others, which grows; nothing built is lost, because the
     index grows with it. An expensive candidate goes on as long as the 95 % interval of its difference to the best cheap
