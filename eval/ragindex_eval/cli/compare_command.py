@@ -1,10 +1,8 @@
 """The command `compare`; rankings in files are compared here, with few imports, so that it takes a second or two."""
 
 import os
-import shlex
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +19,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import ConsentFlags, JsonOption
 from ragindex.errors import UsageError
-from ragindex_eval.cli.settings_options import IgnoreOption, QrelsOption, settings_group
+from ragindex_eval.cli.settings_options import IgnoreOption, QrelsOption, print_text, settings_group, shorten_command
 from ragindex_eval.format import join_names
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
@@ -136,15 +134,3 @@ def _record(study: Study, settings: CompareSettings, folder: Path) -> None:
 
     if track(study, folder=folder) is not None:
         print_text(settings, f"  the runs        {escape_markup(describe_tracker())}")
-
-
-def shorten_command(arguments: Sequence[str]) -> str:
-    """Return the command line, with absolute paths shortened to their last part because reports may be shared."""
-    shortened = [Path(argument).name if os.path.isabs(argument) else argument for argument in arguments]
-    return shlex.join(["ragindex", *shortened])
-
-
-def print_text(settings: CompareSettings, text: str) -> None:
-    """Print text unless JSON goes to standard output."""
-    if settings.json_file != "-":
-        standard_output().print(text, soft_wrap=True)
