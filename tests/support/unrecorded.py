@@ -24,6 +24,6 @@ def _record_nothing(settings: CompareSettings) -> Iterator[LiveRuns]:
 def record_nothing(monkeypatch: pytest.MonkeyPatch, run: str | None = None) -> None:
     """Record no comparison, recommendation or judging; `run` is the id of the parent run that the command is given."""
     monkeypatch.setattr(compare, "record_live", _record_nothing)
-    monkeypatch.setattr(compare, "track", lambda study, begun: run)
+    monkeypatch.setattr(compare, "track", lambda study, begun, folder: run)
     monkeypatch.setattr(recommend, "track_recommendation", lambda *recorded: None)
     monkeypatch.setattr(judge, "track_judging", lambda *recorded: None)

@@ -46,8 +46,8 @@ _LONG_SECONDS = 60.0  # to build all candidates; what takes less is not worth a 
 _SLACK = 2.0
 """An estimate must exceed a limit by this factor before a candidate is dropped unbuilt: small samples mislead."""
 PARTS = (0.1, 0.3)
-"""Shares of the documents, besides the judged ones, that dear methods are tried on before the whole corpus."""
-_DEAR_SECONDS = 60.0  # to build; cheaper methods are not worth a trial
+"""Shares of the documents, besides the judged ones, that expensive methods are tried on before the whole corpus."""
+_EXPENSIVE_SECONDS = 60.0  # to build; cheaper methods are not worth a trial
 TRIAL_QUESTIONS = 60
 """Questions that are asked in a trial."""
 
@@ -58,10 +58,10 @@ def choose_candidates(settings: CompareSettings) -> list[Candidate]:
     Raises UsageError for unknown methods and for fewer than two.
     """
     methods, _ = choose_methods(settings.written_methods() or list(DEFAULT))
-    found = [Candidate(method.label, method.scheme) for method in expand_grid(methods, settings.grid)]
-    if len(found) < 2:
+    candidates = [Candidate(method.label, method.scheme) for method in expand_grid(methods, settings.grid)]
+    if len(candidates) < 2:
         raise UsageError("recommend needs two candidates at least. Name them: --methods bm25,hybrid")
-    return found
+    return candidates
 
 
 def sort_by_price(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -70,8 +70,8 @@ def sort_by_price(candidates: Sequence[Candidate]) -> list[Candidate]:
     Dollars for 1,000 questions come first, then dollars for the index, then its seconds. Unknown dollars come last.
     """
 
-    def price(one: Candidate) -> tuple[float, float, float]:
-        costs = one.costs
+    def price(candidate: Candidate) -> tuple[float, float, float]:
+        costs = candidate.costs
         return tuple(
             float("inf") if value is None else value
             for value in (costs.dollars_per_1000 or 0.0, costs.index_dollars, costs.index_seconds)
@@ -94,14 +94,16 @@ def price_within_rules(
 ) -> list[Candidate]:
     """Estimate the costs of the candidates; `folder` is that of the index, which need not exist."""
     priced, building = price_candidates(candidates, data.corpus, settings, folder, budget)
-    found = [drop_broken(one, rules) for one in sort_by_price(priced)]
-    for one in found:
-        if one.state == "constraint":
-            progress.note(f"{one.label} is left out before it is built: {one.reason}")
-    require_racing(found)
+    ordered = [drop_broken(candidate, rules) for candidate in sort_by_price(priced)]
+    for candidate in ordered:
+        if candidate.state == "constraint":
+            progress.note(f"{candidate.label} is left out before it is built: {candidate.reason}")
+    require_racing(ordered)
     if building is not None:
-        _announce_building([one.label for one in found if one.remains], building, settings, rules, progress)
-    return found
+        _announce_building(
+            [candidate.label for candidate in ordered if candidate.remains], building, settings, rules, progress
+        )
+    return ordered
 
 
 def _announce_building(
@@ -160,8 +162,8 @@ def _estimate_dollars(candidate: Candidate, corpus: Corpus, settings: CompareSet
     if settings.llm in (None, "offline"):
         return 0.0
     model = registry.llm(settings.llm)
-    found = estimate(corpus, [candidate.scheme], model, LLMSettings(), language=settings.language)
-    return None if any(each.money is None for each in found) else sum(each.money or 0.0 for each in found)
+    estimates = estimate(corpus, [candidate.scheme], model, LLMSettings(), language=settings.language)
+    return None if any(each.money is None for each in estimates) else sum(each.money or 0.0 for each in estimates)
 
 
 def broken_constraint(costs: Costs, rules: RecommendRules) -> str | None:
@@ -219,34 +221,38 @@ def try_on_parts(
     queries: Sequence[Query],
     tell: Callable[[str], None],
 ) -> list[Candidate]:
-    """Return the candidates, without the dear ones that do not seem able to be better by delta than the best cheap one.
+    """Return the candidates, without expensive ones that do not seem able to beat the best cheap one by delta.
 
     All are built over all judged documents and a sample of the others, which grows; nothing built is lost, because the
-    index grows with it. A dear candidate goes on as long as the 95 % interval of its difference to the best cheap one
-    reaches delta on the first of `queries`, those of the race. Nothing is tried if no candidate is dear, or the index
-    has documents already.
+    index grows with it. An expensive candidate goes on as long as the 95 % interval of its difference to the best cheap
+    one reaches delta on the first of `queries`, those of the race. Nothing is tried if no candidate is expensive, or
+    the index has documents already.
     """
-    dear = [one for one in candidates if one.state == "racing" and (one.costs.index_seconds or 0.0) >= _DEAR_SECONDS]
-    cheap = [one for one in candidates if one.state == "racing" and one not in dear]
-    if not dear or not cheap or index.documents.collection.count():
+    expensive = [
+        candidate
+        for candidate in candidates
+        if candidate.state == "racing" and (candidate.costs.index_seconds or 0.0) >= _EXPENSIVE_SECONDS
+    ]
+    cheap = [candidate for candidate in candidates if candidate.state == "racing" and candidate not in expensive]
+    if not expensive or not cheap or index.documents.collection.count():
         return list(candidates)
     left, seed = dict[str, Candidate](), settings.seed or 0
     for share in PARTS:
         part = part_of(data, share, seed)
         tell(f"trial on {len(part.corpus.documents):,} of {len(data.corpus.documents):,} documents")
         experiment = load_experiment(settings, part, schemes, index)
-        scores = score_candidates([*cheap, *dear], experiment, rules.metric, queries[:TRIAL_QUESTIONS])
-        best = max(cheap, key=lambda one: float(scores[one.label].mean()))
-        for one in dear:
-            high = largest_gain(scores[one.label], scores[best.label])
+        scores = score_candidates([*cheap, *expensive], experiment, rules.metric, queries[:TRIAL_QUESTIONS])
+        best = max(cheap, key=lambda candidate: float(scores[candidate.label].mean()))
+        for candidate in expensive:
+            high = largest_gain(scores[candidate.label], scores[best.label])
             if high < rules.delta:
                 reason = _describe_gain(len(part.corpus.documents), high, best)
-                left[one.label] = one.leave("sub-corpus", reason)
-                tell(f"{one.label} is not built over all documents: {reason}")
-        dear = [one for one in dear if one.label not in left]
-        if not dear:
+                left[candidate.label] = candidate.leave("sub-corpus", reason)
+                tell(f"{candidate.label} is not built over all documents: {reason}")
+        expensive = [candidate for candidate in expensive if candidate.label not in left]
+        if not expensive:
             break
-    return [left.get(one.label, one) for one in candidates]
+    return [left.get(candidate.label, candidate) for candidate in candidates]
 
 
 def _describe_gain(documents: int, high: float, best: Candidate) -> str:
@@ -259,11 +265,11 @@ def _describe_gain(documents: int, high: float, best: Candidate) -> str:
 def part_of(data: Dataset, share: float, seed: int) -> Dataset:
     """Return the dataset with its gold documents and a share of the others; a larger share contains a smaller one."""
     gold = {id for query in data.queries for id in judgements(data.gold, query.id)}
-    ids = {id for one in (data.gold or {}).values() for id in one.twins}
+    ids = {id for of_query in (data.gold or {}).values() for id in of_query.twins}
     others = [document for document in data.corpus.documents if document.id not in gold | ids]
     Random(seed).shuffle(others)  # noqa: S311  # a sample, no secret
-    kept = {document.id for document in others[: round(share * len(others))]} | gold | ids
-    documents = tuple(document for document in data.corpus.documents if document.id in kept)
+    sample = {document.id for document in others[: round(share * len(others))]} | gold | ids
+    documents = tuple(document for document in data.corpus.documents if document.id in sample)
     return replace(data, corpus=replace(data.corpus, documents=documents))
 
 
@@ -271,15 +277,15 @@ def score_candidates(
     candidates: Sequence[Candidate], experiment: Experiment, metric: str, queries: Sequence[Query]
 ) -> dict[str, SampleArray]:
     """Build the candidates and return their scores on the questions, by label."""
-    found = dict[str, SampleArray]()
+    scores = dict[str, SampleArray]()
     for candidate in candidates:
         experiment.index.build(candidate.scheme)
         retriever = LazyRetriever(candidate.scheme, experiment.index)
-        found[candidate.label] = np.array(ask_scored(experiment, candidate.label, retriever, queries, metric).scores)
+        scores[candidate.label] = np.array(ask_scored(experiment, candidate.label, retriever, queries, metric).scores)
         retriever.close()
-    return found
+    return scores
 
 
-def largest_gain(one: SampleArray, other: SampleArray) -> float:
+def largest_gain(scores: SampleArray, other: SampleArray) -> float:
     """Return the upper end of the 95 % interval of the mean difference, paired by question."""
-    return paired_interval(one - other)[1]
+    return paired_interval(scores - other)[1]

@@ -47,8 +47,8 @@ def split_questions(
         return hash not in places and int(digest(["kept", seed, hash]), 16) % _KEPT_SHARE == 0
 
     ordered = sorted(judged, key=place)
-    kept = {query.id for query in ordered if is_kept(query)} if keep and len(judged) >= KEPT_FROM else set()
-    return [query for query in ordered if query.id not in kept], [query for query in ordered if query.id in kept]
+    apart = {query.id for query in ordered if is_kept(query)} if keep and len(judged) >= KEPT_FROM else set()
+    return [query for query in ordered if query.id not in apart], [query for query in ordered if query.id in apart]
 
 
 def confirm(

@@ -53,47 +53,50 @@ def build_candidates(
     broken = list[tuple[str, frozenset[str]]]()  # why a method with all these parts leaves
     progress.stand(candidates)
 
-    def leave(one: Candidate, reason: str, said: str, state: State = "constraint") -> None:
-        built.append(one.leave(state, reason))
-        progress.note(f"{one.label} is left out{said}")
+    def leave(candidate: Candidate, reason: str, remark: str, state: State = "constraint") -> None:
+        built.append(candidate.leave(state, reason))
+        progress.note(f"{candidate.label} is left out{remark}")
 
-    for one in candidates:
-        if one.state != "racing":
-            built.append(one)
+    for candidate in candidates:
+        if candidate.state != "racing":
+            built.append(candidate)
             continue
-        parts_of_one = _list_parts(experiment, one)
-        refusal = _find_refusal(experiment, one, parts_of_one, broken)
+        parts_of_one = _list_parts(experiment, candidate)
+        refusal = _find_refusal(experiment, candidate, parts_of_one, broken)
         if refusal is not None:
             state, reason = refusal
-            leave(one, reason, f" before it is built: {reason}", state)
+            leave(candidate, reason, f" before it is built: {reason}", state)
             continue
         try:
-            with ledger.attribute_calls(method=one.label), limit_time(_seconds_left(experiment, one, rules)):
-                experiment.index.build(one.scheme)
+            with (
+                ledger.attribute_calls(method=candidate.label),
+                limit_time(_seconds_left(experiment, candidate, rules)),
+            ):
+                experiment.index.build(candidate.scheme)
         except BudgetError as error:
             reason = f"not built within the budget: {error}"
-            leave(one, reason, ": the budget does not reach for its index", "budget")
+            leave(candidate, reason, ": the budget does not reach for its index", "budget")
             continue
         except TimeLimitError as error:
             reason = f"--max-index-minutes {rules.max_index_minutes:g}: its build takes longer"
-            leave(one, reason, f" while it is built: {reason}")
-            broken.append((f"{reason}; so do the parts of {one.label} alone", frozenset(error.parts)))
+            leave(candidate, reason, f" while it is built: {reason}")
+            broken.append((f"{reason}; so do the parts of {candidate.label} alone", frozenset(error.parts)))
             continue
-        parts = part_figures(experiment.index, one.scheme).values()
+        parts = part_figures(experiment.index, candidate.scheme).values()
         money = [part.usage.money for part in parts]
         costs = Costs(
             index_seconds=sum(part.seconds for part in parts),
             index_bytes=sum(part.bytes for part in parts),
             index_dollars=None if None in money else sum(each or 0.0 for each in money),
         )
-        measured = drop_broken(replace(one, costs=costs), rules)
-        said = f" and left out: {measured.reason}" if measured.state == "constraint" else ""
-        progress.note(f"{one.label} is built in {short(costs.index_seconds or 0)} s{said}")
+        measured = drop_broken(replace(candidate, costs=costs), rules)
+        remark = f" and left out: {measured.reason}" if measured.state == "constraint" else ""
+        progress.note(f"{candidate.label} is built in {short(costs.index_seconds or 0)} s{remark}")
         built.append(measured)
-        progress.stand([measured if said else _ask_first(measured, experiment, rules, first)])
-        if said:
+        progress.stand([measured if remark else _ask_first(measured, experiment, rules, first)])
+        if remark:
             broken.append((f"{measured.reason} of the parts of {measured.label} alone", parts_of_one))
-    progress.stand(one for one in built if not one.remains)
+    progress.stand(candidate for candidate in built if not candidate.remains)
     require_racing(built)
     return sort_by_price(built)
 
@@ -104,7 +107,7 @@ def _find_refusal(
     parts: frozenset[str],
     broken: Sequence[tuple[str, frozenset[str]]],
 ) -> tuple[State, str] | None:
-    """Return why a candidate with these parts is not built, if it is not: parts of it are too dear, or the budget is.
+    """Return why a candidate with these parts is not built, if it is not: for its parts, or for the budget.
 
     `broken` are the reasons for which a method leaves that has all these parts.
     """
@@ -172,26 +175,28 @@ def time_candidates(
     queries: Sequence[Query],
     progress: Progress,
 ) -> list[Candidate]:
-    """Return the candidates with the costs of first answers; those that are too slow or too dear leave the race.
+    """Return the candidates with the costs of first answers; those that are too slow or too expensive leave the race.
 
     If the budget does not suffice, those leave that pay for answers.
     """
     try:
-        found = cost_of_answers(candidates, experiment, queries, rules)
+        timed = cost_of_answers(candidates, experiment, queries, rules)
     except BudgetError as error:
         reason = f"not asked within the budget: {error}"
         left = [
-            one.leave("budget", reason) if one.state == "racing" and _pays(one, experiment) else one
-            for one in candidates
+            candidate.leave("budget", reason)
+            if candidate.state == "racing" and _pays(candidate, experiment)
+            else candidate
+            for candidate in candidates
         ]
         require_racing(left)
-        found = cost_of_answers(left, experiment, queries, rules)
-    for before, after in zip(candidates, found, strict=True):
+        timed = cost_of_answers(left, experiment, queries, rules)
+    for before, after in zip(candidates, timed, strict=True):
         if before.state != after.state:
             progress.note(f"{after.label} is left out: {after.reason}")
-    progress.stand(one for one in found if not one.remains)
-    require_racing(found)
-    return sort_by_price(found)
+    progress.stand(candidate for candidate in timed if not candidate.remains)
+    require_racing(timed)
+    return sort_by_price(timed)
 
 
 def _pays(candidate: Candidate, experiment: Experiment) -> bool:
@@ -212,18 +217,18 @@ def cost_of_answers(
     """
     racing = [candidate for candidate in candidates if candidate.state == "racing"]
     times = _time(racing, experiment, queries[:TIMED])
-    found = dict[str, Candidate]()
-    for one, milliseconds in zip(racing, times, strict=True):
+    by_label = dict[str, Candidate]()
+    for racer, milliseconds in zip(racing, times, strict=True):
         scored = ask_scored(
-            experiment, one.label, LazyRetriever(one.scheme, experiment.index), queries[: rules.block], rules.metric
+            experiment, racer.label, LazyRetriever(racer.scheme, experiment.index), queries[: rules.block], rules.metric
         )
         dollars = None if scored.dollars is None else 1000 * scored.dollars / len(scored.scores)
         p95 = float(np.percentile(milliseconds, 95)) if len(milliseconds) else None
         bounds = percentile_bounds(milliseconds, 95, P95_RISK)
-        costed = replace(one, costs=replace(one.costs, p95_ms=p95, p95_bounds=bounds, dollars_per_1000=dollars))
+        costed = replace(racer, costs=replace(racer.costs, p95_ms=p95, p95_bounds=bounds, dollars_per_1000=dollars))
         broken = _too_slow(costed.costs, rules) or broken_constraint(costed.costs, rules)
-        found[one.label] = costed if broken is None else costed.leave("constraint", broken)
-    return [found.get(candidate.label, candidate) for candidate in candidates]
+        by_label[racer.label] = costed if broken is None else costed.leave("constraint", broken)
+    return [by_label.get(candidate.label, candidate) for candidate in candidates]
 
 
 def _too_slow(costs: Costs, rules: RecommendRules) -> str | None:
@@ -248,4 +253,4 @@ def _time(candidates: Sequence[Candidate], experiment: Experiment, queries: Sequ
         for candidate in candidates
     ]
     measured = latency.measure_latency(timings, list(queries), k, index.seed)
-    return [list(one.latency.per_query.values()) for one in measured]
+    return [list(times.latency.per_query.values()) for times in measured]

@@ -22,7 +22,7 @@ from ragindex_eval.format import percent, points, shown
 from ragindex_eval.metrics.retrieval import gold_ranks
 from ragindex_eval.metrics.score import judgements, twins
 from ragindex_eval.results.files import load_results
-from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.model import UNKNOWN, Comparison, MethodResult
 from ragindex_eval.stats.intervals import Interval, SampleArray
 from ragindex_eval.stats.paired_tests import paired_interval
 from ragindex_eval.stats.power import count_questions
@@ -95,8 +95,9 @@ class Gate:
     def describe(self) -> str:
         """Return the verdict in one sentence."""
         low, high = self.difference
-        other = self.encoder != self.baseline_encoder
-        encoders = f" Encoder {self.encoder}{f', of the baseline {self.baseline_encoder}' if other else ''}."
+        other = f", of the baseline {self.baseline_encoder}" if self.encoder != self.baseline_encoder else ""
+        known = {self.encoder, self.baseline_encoder} != {UNKNOWN}  # of rankings in files it is not
+        encoders = f" Encoder {self.encoder}{other}." if known else ""
         if self.same_hits:
             return (
                 f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, from the same hits as in "
@@ -113,7 +114,7 @@ class Gate:
         if self.verdict == "PASS" or not self.lost:
             return []
         lines = [f"{many(len(self.lost), 'question')} lost, {self.won} won:"]
-        lines += [f"  {one.describe()}" for one in self.lost[:_SHOWN_LOST]]
+        lines += [f"  {question.describe()}" for question in self.lost[:_SHOWN_LOST]]
         more = len(self.lost) - _SHOWN_LOST
         return [*lines, f"  … and {more} more, in --json"] if more > 0 else lines
 
@@ -224,7 +225,7 @@ def judge_gate(new: QuestionScores, baseline: QuestionScores, metric: str, margi
         same_hits,
         new.encoder,
         baseline.encoder,
-        tuple(sorted(lost, key=lambda one: one.new_value - one.baseline_value)),
+        tuple(sorted(lost, key=lambda question: question.new_value - question.baseline_value)),
         sum(new.values[key] > baseline.values[key] for key in order),
         _count_needed_questions(differences, margin) if verdict == "UNDECIDED" else None,
     )

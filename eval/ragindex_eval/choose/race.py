@@ -64,7 +64,7 @@ def race_candidates(
         values = np.vstack([values, rows])
         racers = _leave_below(racers, values, rules, race.population, progress)
         require_racing(racers)
-        racers, ended = _decide(racers, values, race, progress, alone=all(one.state != "budget" for one in others))
+        racers, ended = _decide(racers, values, race, progress, alone=all(other.state != "budget" for other in others))
         progress.stand(racers)
         asked_all = {
             racer.label: racer.score for racer in racers if racer.asked == len(values) and racer.score is not None
@@ -91,19 +91,19 @@ def _leave_below(
     """
     if rules.min_recall is None:
         return list(racers)
-    found = list[Candidate]()
-    for at, one in enumerate(racers):
+    standing = list[Candidate]()
+    for at, racer in enumerate(racers):
         seen = values[~np.isnan(values[:, at]), at]
-        if one.remains and is_below(seen, rules.min_recall, rules.alpha / len(racers) / 2, population):
-            one = replace(one, asked=len(seen), score=float(seen.mean())).leave(
+        if racer.remains and is_below(seen, rules.min_recall, rules.alpha / len(racers) / 2, population):
+            racer = replace(racer, asked=len(seen), score=float(seen.mean())).leave(
                 "constraint", f"--min-recall {rules.min_recall:g}: {rules.metric} is below it for certain"
             )
             progress.note(
-                f"{one.label} is left out after {many(one.asked, 'question')}: "
-                f"{rules.metric} {percent(one.score or 0)} is below --min-recall {rules.min_recall:g} for certain"
+                f"{racer.label} is left out after {many(racer.asked, 'question')}: "
+                f"{rules.metric} {percent(racer.score or 0)} is below --min-recall {rules.min_recall:g} for certain"
             )
-        found.append(one)
-    return found
+        standing.append(racer)
+    return standing
 
 
 def _is_recall_known(
@@ -197,17 +197,17 @@ def more_questions(
         math.log(len(racers) / rules.alpha), np.hstack([differences, -differences]), np.hstack([bounds, -bounds])
     )
     settled = zip(counts[: len(open_ones)], counts[len(open_ones) :], strict=True)
-    fewest = (min((one for one in both if one is not None), default=None) for both in settled)
+    fewest = (min((count for count in both if count is not None), default=None) for both in settled)
     return dict(zip(open_ones, fewest, strict=True))
 
 
 def _questions_to(goal: float, differences: SampleArray, bounds: SampleArray) -> list[int | None]:
     """Return after how many more questions bets on columns of differences above `bounds` reach the goal."""
-    asked, seen = len(differences), np.arange(max(MOST_QUESTIONS, len(differences) + 1))
-    now = differences[seen % asked]
+    questions, seen = len(differences), np.arange(max(MOST_QUESTIONS, len(differences) + 1))
+    now = differences[seen % questions]
     totals, squares = (np.cumsum(values, axis=0) - values for values in (now, now**2))
     growth = capital_growth(now, totals, squares, seen=seen[:, None], bound=bounds, population=None)
-    reached = np.cumsum(growth, axis=0)[asked:] >= goal
+    reached = np.cumsum(growth, axis=0)[questions:] >= goal
     firsts = reached.argmax(axis=0).tolist()
     return [first + 1 if reached[first, at] else None for at, first in enumerate(firsts)]
 
@@ -215,16 +215,18 @@ def _questions_to(goal: float, differences: SampleArray, bounds: SampleArray) ->
 def find_pareto(racers: Sequence[Candidate]) -> tuple[str, ...]:
     """Return the labels of the racers that no other equals or beats in quality, latency, money and index at once."""
 
-    def figures(one: Candidate) -> tuple[float, ...]:
-        costs = one.costs
+    def figures(racer: Candidate) -> tuple[float, ...]:
+        costs = racer.costs
         values = (costs.p95_ms, costs.dollars_per_1000, costs.index_dollars, costs.index_seconds, costs.index_bytes)
-        return (-(one.score or 0.0), *(math.inf if value is None else value for value in values))
+        return (-(racer.score or 0.0), *(math.inf if value is None else value for value in values))
 
-    known = [(one.label, figures(one)) for one in racers if one.asked and one.state not in ("constraint", "budget")]
+    known = [
+        (racer.label, figures(racer)) for racer in racers if racer.asked and racer.state not in ("constraint", "budget")
+    ]
     return tuple(
         label for label, own in known if not any(_dominates(other, own) for name, other in known if name != label)
     )
 
 
-def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return all(a <= b for a, b in zip(one, other, strict=True)) and one != other
+def _dominates(figures: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return all(a <= b for a, b in zip(figures, other, strict=True)) and figures != other

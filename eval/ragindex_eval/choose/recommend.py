@@ -52,8 +52,8 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
     `ragindex_eval.run.study.evaluate`.
     """
     with ledger.record_calls(paid_only=True) as paid:
-        found = _recommend(settings, rules, data, progress)
-    return replace(found, paid=paid.spent)
+        recommendation = _recommend(settings, rules, data, progress)
+    return replace(recommendation, paid=paid.spent)
 
 
 def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
@@ -63,7 +63,7 @@ def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, 
     labels = [one.label for one in chosen_from]
     require_usable(data, settings.holdout, folder, labels, reuse=settings.reuse_holdout)
     uses = find_ledger(settings.questions, data, folder)
-    racing, kept = _split(data, uses, settings, rules)
+    racing, apart = _split(data, uses, settings, rules)
     _tell_of_questions(len(racing), rules, progress)
     budget = parse_budget(settings.budget)
     candidates = price_within_rules(chosen_from, data, folder, settings, rules, progress, budget)
@@ -83,12 +83,12 @@ def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, 
         built = build_candidates(candidates, experiment, rules, racing[: rules.block], progress)
         entered = time_candidates(built, experiment, rules, racing, progress)
         values, racers, race = race_candidates(entered, experiment, rules, racing, progress)
-        found = _conclude(racers, values, experiment, rules, (racing, kept), progress)
-        found = replace(found, race=race)
+        recommendation = _conclude(racers, values, experiment, rules, (racing, apart), progress)
+        recommendation = replace(recommendation, race=race)
         if sealed is not None:
             sealed_uses = find_ledger(settings.holdout, data, index.folder)
-            return _use_sealed(found, sealed, rules, sealed_uses, progress, reuse=settings.reuse_holdout)
-        return _confirm(found, experiment, rules, kept, uses)
+            return _use_sealed(recommendation, sealed, rules, sealed_uses, progress, reuse=settings.reuse_holdout)
+        return _confirm(recommendation, experiment, rules, apart, uses)
 
 
 def _use_sealed(
@@ -163,7 +163,7 @@ def _conclude(
     questions: tuple[Sequence[Query], Sequence[Query]],
     progress: Progress,
 ) -> Recommendation:
-    racing, kept = questions
+    racing, apart = questions
     racers = list(candidates[: values.shape[1]])
     choice = choose(racers)
     chosen, rival = racers[choice.chosen], None if choice.rival is None else racers[choice.rival]
@@ -178,7 +178,7 @@ def _conclude(
     everyone = [*racers, *candidates[values.shape[1] :]]
     return Recommendation(
         chosen=chosen.label,
-        decided=choice.accepted and not any(one.state == "budget" for one in everyone),
+        decided=choice.accepted and not any(candidate.state == "budget" for candidate in everyone),
         rival=None if rival is None else rival.label,
         difference=difference,
         cheaper=tuple(racers[at].label for at in choice.cheaper),
@@ -186,8 +186,8 @@ def _conclude(
         questions=len(racing),
         candidates=tuple(everyone),
         pareto=find_pareto(racers),
-        kept=len(kept),
-        questions_asked=sum(one.asked for one in everyone),
+        kept=len(apart),
+        questions_asked=sum(candidate.asked for candidate in everyone),
         full=len(everyone) * len(racing),
         steps=tuple(progress.steps),
         would_change=describe_changes(everyone, chosen),
@@ -210,17 +210,17 @@ def _describe_more(racers: Sequence[Candidate], values: SampleArray) -> str:
 
 def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tuple[str, ...]:
     """Say which other rules would let another candidate be chosen."""
-    said = [
+    changes = [
         f"{candidate.label} may enter without {candidate.reason}"
         for candidate in candidates
         if candidate.state == "constraint"
     ]
-    said += [
+    changes += [
         f"{candidate.label} was left out on a part of the corpus: {candidate.reason}"
         for candidate in candidates
         if candidate.state == "sub-corpus"
     ]
-    said += [
+    changes += [
         f"{candidate.label} may be chosen with a larger --budget: {candidate.reason}"
         for candidate in candidates
         if candidate.state == "budget"
@@ -232,5 +232,7 @@ def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tupl
     ]
     for one in better:
         gap = (one.score or 0.0) - (chosen.score or 0.0)
-        said.append(f"{one.label} scores {percent(gap)} points more so far: a --delta below {short(gap)} may prefer it")
-    return tuple(said)
+        changes.append(
+            f"{one.label} scores {percent(gap)} points more so far: a --delta below {short(gap)} may prefer it"
+        )
+    return tuple(changes)

@@ -40,7 +40,7 @@ def render_recommendation(recommendation: Recommendation, rules: RecommendRules)
         if not recommendation.holdout.earlier:
             verdict = judge_confirmation(recommendation.holdout.difference, rules.delta)
             lines.append(Text(f"{_state_verdict(verdict, 'the holdout', recommendation, percent(rules.delta))}."))
-    lines += [Text(f"It would change: {said}.") for said in recommendation.would_change]
+    lines += [Text(f"It would change: {change}.") for change in recommendation.would_change]
     resting = [
         candidate.label
         for candidate in recommendation.candidates
@@ -56,18 +56,18 @@ def render_recommendation(recommendation: Recommendation, rules: RecommendRules)
 
 def describe_standing(candidates: Sequence[Candidate], metric: str, command: str) -> str:
     """Say how an interrupted race stands, and the command to go on with; "" if no method was asked a question."""
-    asked = [one for one in candidates if one.remains and one.score is not None]
-    if not asked:
+    scored = [candidate for candidate in candidates if candidate.remains and candidate.score is not None]
+    if not scored:
         return ""
-    best, *others = sorted(asked, key=lambda one: -(one.score or 0.0))
+    best, *others = sorted(scored, key=lambda candidate: -(candidate.score or 0.0))
     score = f"{metric} {percent(best.score or 0.0)} on {many(best.asked, 'question')}"
-    rest = ", ".join(f"{one.label} {percent(one.score or 0.0)}" for one in others)
-    waiting = [one.label for one in candidates if one.state == "racing" and one.score is None]
-    left = [one.label for one in candidates if not one.remains]
+    rest = ", ".join(f"{candidate.label} {percent(candidate.score or 0.0)}" for candidate in others)
+    waiting = [candidate.label for candidate in candidates if candidate.state == "racing" and candidate.score is None]
+    left = [candidate.label for candidate in candidates if not candidate.remains]
     sentences = [
         f"Provisional: {best.label} leads, {score}{f'; {rest}' if rest else ''}.",
         *(
-            [f"Nothing is decided between {join_names([best.label, *(one.label for one in others)])}."]
+            [f"Nothing is decided between {join_names([best.label, *(candidate.label for candidate in others)])}."]
             if others
             else []
         ),
@@ -126,11 +126,11 @@ def _describe_questions(recommendation: Recommendation) -> str:
 def _describe_cheaper(recommendation: Recommendation) -> str:
     """Say of each candidate that is cheaper than the chosen one what was tested."""
     by_price = sort_by_price(recommendation.candidates)
-    cheaper = by_price[: [one.label for one in by_price].index(recommendation.chosen)]
+    cheaper = by_price[: [candidate.label for candidate in by_price].index(recommendation.chosen)]
     if not cheaper:
         return "No candidate is cheaper."
-    dropped = [one.label for one in cheaper if one.state == "dropped"]
-    untested = [one for one in cheaper if not one.remains and one.state != "dropped"]
+    dropped = [candidate.label for candidate in cheaper if candidate.state == "dropped"]
+    untested = [candidate for candidate in cheaper if not candidate.remains and candidate.state != "dropped"]
     sentences = list[str]()
     if dropped:
         none = "No cheaper candidate is" if len(dropped) == len(cheaper) else "Cheaper ones that are not"

@@ -117,19 +117,19 @@ def collect_judged(index: Index, dataset: Dataset, bases: Sequence[PluginSpec], 
         raise UsageError(f"{METHOD} gives no features; its package ragindex_retrievers is of another version.")
     gold = dataset.gold or {}
     judged = list_judged(dataset)
-    found, names, increasing = list[JudgedCandidates](), tuple[str, ...](), tuple[bool, ...]()
+    questions, names, increasing = list[JudgedCandidates](), tuple[str, ...](), tuple[bool, ...]()
     with progress_bar("features", len(judged)) as advance:
         for start in range(0, len(judged), _BATCH):
             batch = judged[start : start + _BATCH]
             for query, feature in zip(batch, retriever.features(batch, k), strict=True):
                 names, increasing, right = feature.names, feature.increasing, gold[query.id]
-                twins = {**right.twins, **{id: id for id in right.doc_ids}}
+                equal = {**right.twins, **{id: id for id in right.doc_ids}}
                 rows = [row for row, ids in enumerate(feature.doc_ids) if tuple(ids) != (right.own_document,)]
-                relevant = tuple(next((twins[id] for id in feature.doc_ids[row] if id in twins), "") for row in rows)
+                relevant = tuple(next((equal[id] for id in feature.doc_ids[row] if id in equal), "") for row in rows)
                 ids = tuple(feature.ids[row] for row in rows)
-                found.append(JudgedCandidates(feature.values[rows], relevant, ids, len(right.doc_ids)))
+                questions.append(JudgedCandidates(feature.values[rows], relevant, ids, len(right.doc_ids)))
             advance(len(batch))
-    return Judged(tuple(found), names, increasing)
+    return Judged(tuple(questions), names, increasing)
 
 
 # ---------------------------------------------------------------- fitting
@@ -178,19 +178,19 @@ def choose_columns(judged: Judged, ks: Sequence[int], seed: int) -> tuple[list[i
     """
     names, dropped = judged.names, dict[str, float]()
     columns = list(range(len(names)))
-    whole = _cross_validate(judged, columns, ks, seed)
+    recall = _cross_validate(judged, columns, ks, seed)
     while any(_is_base(names[column]) for column in columns):
         without = {
-            column: _cross_validate(judged, [one for one in columns if one != column], ks, seed)
+            column: _cross_validate(judged, [other for other in columns if other != column], ks, seed)
             for column in columns
             if _is_base(names[column])
         }
         least = max(without, key=lambda column: (without[column], names[column]))
-        if whole - without[least] >= _WORTH:
+        if recall - without[least] >= _WORTH:
             break
         columns.remove(least)
-        dropped[names[least].removeprefix(_RANK)] = whole - without[least]
-        whole = without[least]
+        dropped[names[least].removeprefix(_RANK)] = recall - without[least]
+        recall = without[least]
     return columns, dropped
 
 

@@ -20,7 +20,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.options import Approval, JsonOption
 from ragindex.errors import UsageError
 from ragindex.index.manifest import require_manifest, write_command
-from ragindex_eval.cli.compare_command import print_text, shorten_command
+from ragindex_eval.cli.settings_options import print_text, shorten_command
 from ragindex_eval.conclusions.first_sentence import list_close_leaders
 from ragindex_eval.conclusions.leaders import better, leaders, rank_methods
 from ragindex_eval.export_compared import export_compared, find_compared
@@ -220,7 +220,7 @@ def _record(
     store = store_id(uri)
     run = None if record is None else record.tracked.get(store)
     if record is None or not has_run(uri, run):
-        run = track(study, begun)
+        run = track(study, begun, folder)
         if run is None:
             return None
         if record is not None:

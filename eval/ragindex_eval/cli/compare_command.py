@@ -1,10 +1,8 @@
 """The command `compare`; rankings in files are compared here, with few imports, so that it takes a second or two."""
 
 import os
-import shlex
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +19,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import ConsentFlags, JsonOption
 from ragindex.errors import UsageError
-from ragindex_eval.cli.settings_options import settings_group
+from ragindex_eval.cli.settings_options import IgnoreOption, QrelsOption, print_text, settings_group, shorten_command
 from ragindex_eval.format import join_names
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
@@ -47,12 +45,8 @@ class RunFileOptions:
         list[str] | None,
         typer.Option("--run", metavar="FILE", help="A TREC run, .json or .csv, also as .gz. Repeatable."),
     ] = None
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", metavar="FILE", help="The judgements: TREC qrels, .json or .csv.")
-    ] = None
-    ignore_identical_ids: Annotated[
-        bool, typer.Option("--ignore-identical-ids", help="Leave out hits with the question's own id, as BEIR does.")
-    ] = False
+    qrels: QrelsOption = None
+    ignore_identical_ids: IgnoreOption = False
 
     def require_none(self) -> None:
         """Raise UsageError for options that need --run."""
@@ -128,16 +122,15 @@ def _compare_rankings(settings: CompareSettings, rankings: RunFileOptions) -> St
     write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
     print_text(settings, f"\n  the report      {escape_markup(str(folder / REPORT_FILE))}")
     print_text(settings, f"  the results     {escape_markup(str(folder))}")
+    _record(study, settings, folder)
     return study
 
 
-def shorten_command(arguments: Sequence[str]) -> str:
-    """Return the command line, with absolute paths shortened to their last part because reports may be shared."""
-    shortened = [Path(argument).name if os.path.isabs(argument) else argument for argument in arguments]
-    return shlex.join(["ragindex", *shortened])
+def _record(study: Study, settings: CompareSettings, folder: Path) -> None:
+    """Record the comparison in MLflow if it is used here: its import takes as long as the comparison."""
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not Path("mlflow.db").exists():
+        return
+    from ragindex_eval.mlflow.tracking import describe_tracker, track  # as above
 
-
-def print_text(settings: CompareSettings, text: str) -> None:
-    """Print text unless JSON goes to standard output."""
-    if settings.json_file != "-":
-        standard_output().print(text, soft_wrap=True)
+    if track(study, folder=folder) is not None:
+        print_text(settings, f"  the runs        {escape_markup(describe_tracker())}")

@@ -1,6 +1,7 @@
 """The command `gate`: passes a method that is not worse than its baseline, for releases and continuous integration."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -30,10 +31,18 @@ from ragindex_eval.choose.gate import (
     scores_of,
     write_junit,
 )
-from ragindex_eval.cli.settings_options import OPENING, READING, option_of, settings_group
+from ragindex_eval.cli.settings_options import (
+    OPENING,
+    READING,
+    IgnoreOption,
+    QrelsOption,
+    option_of,
+    settings_group,
+)
 from ragindex_eval.format import about_questions, join_names
 from ragindex_eval.results.model import describe_failed
 from ragindex_eval.run.ask import describe_own_documents
+from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.experiment import default_index, load_dataset
 from ragindex_eval.run.notes import list_file_notes
@@ -44,9 +53,19 @@ from ragindex_eval.run.thresholds import require_all_read
 from ragindex_eval.stats.power import POWER
 
 
+@dataclass(frozen=True, slots=True)
+class JudgementOptions:
+    """What scores NEW and BASELINE if they are files of rankings."""
+
+    qrels: QrelsOption = None
+    ignore_identical_ids: IgnoreOption = False
+
+
 @with_groups
 def gate_command(
-    new: Annotated[str, typer.Argument(metavar="NEW", help="A method, or saved results: FOLDER or FOLDER:LABEL.")],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="A method, saved results (FOLDER or FOLDER:LABEL), or a run file.")
+    ],
     against: Annotated[str, typer.Option(metavar="BASELINE", help="The same: what NEW must not be worse than.")],
     settings: Annotated[
         CompareSettings,
@@ -56,6 +75,7 @@ def gate_command(
         ),
     ],
     consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
+    judgements: Annotated[JudgementOptions, group_of(JudgementOptions, "Rankings from elsewhere")],
     metric: Annotated[str, typer.Option(metavar="R@5", help="The metric.")] = "R@5",
     margin: Annotated[float, typer.Option(metavar="M", min=0, help="A loss that does not matter.")] = 0.02,
     junit: Annotated[Path | None, typer.Option(metavar="FILE.xml", help="The verdict as a JUnit report.")] = None,
@@ -65,16 +85,20 @@ def gate_command(
 
     Exit code 0 is PASS, 12 FAIL, 13 UNDECIDED, 11 PASS without files that cannot be read. PASS means that the 95 %
     interval of the difference lies above -margin, FAIL that it lies below. Methods are asked anew; saved results
-    stand as they are.
+    and rankings in files, which need --qrels, stand as they are.
 
     Example: ragindex gate hybrid --against baseline-results:bm25 --data my-documents/ --questions questions.csv
     """
     json_destination(json_file)
     if junit is not None:
         require_writable(junit.parent)
-    saved = {written: saved_scores(written, metric) for written in (new, against)}
+    saved = {written: _read_scores(written, settings, judgements, metric) for written in (new, against)}
     unknown = [written for written, scores in saved.items() if scores is None]
-    measured, renames, skipped = _measure(unknown, settings, metric, consent.answer(settings.budget, json_file))
+    of_files = any(Path(written).is_file() for written in (new, against))
+    if not of_files and (judgements.qrels is not None or judgements.ignore_identical_ids):
+        raise UsageError("--qrels and --ignore-identical-ids are about files of rankings, and none is named.")
+    approval = consent.answer(settings.budget, json_file)
+    measured, renames, skipped = _measure(unknown, settings, metric, approval, of_files=of_files)
     scores = {**measured, **_follow(saved, renames)}
     gate = judge_gate(scores[new], scores[against], metric, margin)
     if junit is not None:
@@ -86,17 +110,32 @@ def gate_command(
     require_all_read(skipped, settings.skip_bad)
 
 
+def _read_scores(
+    written: str, settings: CompareSettings, judgements: JudgementOptions, metric: str
+) -> QuestionScores | None:
+    """Return the scores of a file of rankings or of saved results; None for a method."""
+    if not Path(written).is_file():
+        return saved_scores(written, metric)
+    if judgements.qrels is None:
+        raise UsageError(f"{written} is a file of rankings. Name the judgements that score it: --qrels FILE")
+    ignore = judgements.ignore_identical_ids
+    comparison = compare_runs([Path(written)], judgements.qrels, settings, ignore_identical_ids=ignore)
+    return scores_of(comparison, comparison.methods[0], metric)
+
+
 def _measure(
-    methods: list[str], settings: CompareSettings, metric: str, approval: Approval
+    methods: list[str], settings: CompareSettings, metric: str, approval: Approval, *, of_files: bool
 ) -> tuple[dict[str, QuestionScores], dict[str, str], int]:
     """Compare the methods, asking every question anew.
 
     Return their scores as they are written, the ids of renamed documents by those before, and how many files and items
-    were left out, of which notes are printed. Raises QuestionError if a method failed on every question.
+    were left out, of which notes are printed. With `of_files` the cutoffs are those of rankings in files. Raises
+    QuestionError if a method failed on every question.
     """
     given = given_values(settings)
     if not methods:
-        if unused := [f"--{name.replace('_', '-')}" for name in given if name != "seed"]:
+        allowed = {"seed", "k"} if of_files else {"seed"}
+        if unused := [f"--{name.replace('_', '-')}" for name in given if name not in allowed]:
             raise UsageError(f"Saved results stand as they are, so leave out {join_names(unused)}.")
         return {}, {}, 0
     if "data" not in given and "index" not in given:

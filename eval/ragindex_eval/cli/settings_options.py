@@ -1,6 +1,8 @@
 """The options of evaluation commands: made from the settings, one for each field, in the groups of the settings."""
 
-from collections.abc import Callable, Mapping
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from pathlib import Path
 from types import UnionType
@@ -10,6 +12,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import Group, make_parameter
 from ragindex.corpus.file_selection import FileSelection
 from ragindex_eval.run.settings import GROUPS, CompareSettings, DataSettings, make_settings
@@ -19,6 +22,12 @@ COMMON = ("questions", "methods", "encoder", "llm", "out")
 READING = ("format", "skip_bad", "include", "exclude", "encoding", "max_file_mb", "ocr", "rows", "language")
 """The settings that say how documents are read."""
 DataArgument = Annotated[str, typer.Argument(metavar="DATA", help=CompareSettings.model_fields["data"].description)]
+QrelsOption = Annotated[
+    Path | None, typer.Option("--qrels", metavar="FILE", help="The judgements: TREC qrels, .json or .csv.")
+]
+IgnoreOption = Annotated[
+    bool, typer.Option("--ignore-identical-ids", help="Leave out hits with the question's own id, as BEIR does.")
+]
 OPENING = ("encoder", "llm", "budget", "store", "index", "seed")
 """The settings that an index is opened with, and what the work on it may cost."""
 
@@ -80,3 +89,15 @@ def list_reading_options(settings: DataSettings) -> list[str]:
 def write_reading_options(format: str | None, selection: FileSelection) -> list[str]:
     """Return the options of reading that differ from their defaults, with their values."""
     return [*(["--format", format] if format else []), *selection.flags()]
+
+
+def shorten_command(arguments: Sequence[str]) -> str:
+    """Return the command line, with absolute paths shortened to their last part because reports may be shared."""
+    shortened = [Path(argument).name if os.path.isabs(argument) else argument for argument in arguments]
+    return shlex.join(["ragindex", *shortened])
+
+
+def print_text(settings: CompareSettings, text: str) -> None:
+    """Print text unless JSON goes to standard output."""
+    if settings.json_file != "-":
+        standard_output().print(text, soft_wrap=True)

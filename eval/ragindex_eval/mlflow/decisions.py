@@ -97,7 +97,7 @@ def _log(
     figures = {**_figures(recommendation, seconds), **values.spent_metrics(recommendation.paid, run.data.metrics)}
     log_values(client, run, params, figures, tags, [recommendation.dataset])
     id, now = run.info.run_id, int(time.time() * 1000)
-    known = max((one.step for one in client.get_metric_history(id, _REMAINING)), default=0)
+    known = max((metric.step for metric in client.get_metric_history(id, _REMAINING)), default=0)
     races = values.distinct_names(
         _race_name(recommendation, candidate.label) for candidate in recommendation.candidates
     )

@@ -17,7 +17,7 @@ from ragindex._util.canonical import digest
 from ragindex.errors import RagindexError
 from ragindex_eval.mlflow import values
 from ragindex_eval.report.page import save_report
-from ragindex_eval.results.files import save_method, save_results
+from ragindex_eval.results.files import list_files, save_method, save_results
 from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, Study
 
 if TYPE_CHECKING:
@@ -50,21 +50,37 @@ class RunFiles:
 
     def store(self, run: str, files: Path, path: str | None = None) -> None:
         """Store the files of a folder among the artifacts of a run, below `path`."""
+        self._attempt(lambda: self.client.log_artifacts(run, str(files), path))
+
+    def store_each(self, run: str, files: Iterable[Path], folder: Path) -> None:
+        """Store files that are in `folder` among the artifacts of a run, at their places there."""
+        for file in files:
+            place = file.parent.relative_to(folder).as_posix()
+            self._attempt(partial(self.client.log_artifact, run, str(file), None if place == "." else place))
+
+    def _attempt(self, store: Callable[[], object]) -> None:
         if self.error is not None:
             return
         try:
-            self.client.log_artifacts(run, str(files), path)
+            store()
         except Exception as error:  # libraries of artifact stores raise classes of their own
             if isinstance(error, RagindexError):
                 raise
             self.error = error
 
 
-def log_tree(client: "MlflowClient", experiment: str, study: Study, files: RunFiles, begun: str | None = None) -> str:
+def log_tree(
+    client: "MlflowClient",
+    experiment: str,
+    study: Study,
+    files: RunFiles,
+    begun: str | None = None,
+    folder: Path | None = None,
+) -> str:
     """Log the parent run and a child run per method; runs of an equal study are completed or updated.
 
     `begun` is the parent run that was shown while the study ran. It is completed, or deleted if an equal study has a
-    tree already.
+    tree already. The parent gets the study's files in `folder`; without it they are made.
     """
     id, children = comparison_id(study), list(_list_children(study))
     source = source_tags()
@@ -83,14 +99,19 @@ def log_tree(client: "MlflowClient", experiment: str, study: Study, files: RunFi
             child.method.spent.seconds,
         )
         own = files.folder / digest(child.key)
-        _log_run(client, run, logged, files, own, partial(save_method, child.comparison, child.method, own))
+        save_method_files = partial(save_method, child.comparison, child.method, own)
+        _log_run(client, run, logged, partial(_store_new, files, own, save_method_files))
     only = study.comparisons[0] if len(study.comparisons) == 1 else None
     params = values.params(only) if only else values.shared_params(study)
     metrics = {**(values.bound_metrics(only) if only else {}), **values.summary_metrics(study)}
     best = {"ragindex.best_method": only.methods[0].label} if only else {}
     logged = _Logged(params, metrics, {**source, **best}, study.comparisons, "FINISHED", study.seconds)
     all_folder = files.folder / "all"
-    _log_run(client, parent, logged, files, all_folder, partial(_save_all, study, all_folder))
+    if folder is None:
+        _log_run(client, parent, logged, partial(_store_new, files, all_folder, partial(_save_all, study, all_folder)))
+    else:
+        there = list_files(study, folder)
+        _log_run(client, parent, logged, lambda run: files.store_each(run, there, folder))
     if _UNFINISHED in parent.data.tags:
         client.delete_tag(parent.info.run_id, _UNFINISHED)
     return str(parent.info.run_id)
@@ -210,12 +231,10 @@ def _start_time(study: Study) -> int:
     return int((datetime.fromisoformat(study.started).timestamp() if study.started else time.time()) * 1000)
 
 
-def _log_run(
-    client: "MlflowClient", run: "Run", logged: _Logged, files: RunFiles, folder: Path, save: Callable[[], object]
-) -> None:
+def _log_run(client: "MlflowClient", run: "Run", logged: _Logged, store: Callable[[str], None]) -> None:
     """Log what a run lacks or holds otherwise; a finished run with equal metrics and tags is left as it is.
 
-    `save` writes its files into `folder`.
+    `store` stores the files of the run with this id.
     """
     id = run.info.run_id
     metrics, datasets = (
@@ -225,8 +244,7 @@ def _log_run(
     changed = log_values(client, run, logged.params, metrics, logged.tags, datasets)
     if not changed and run.info.status == logged.status:
         return
-    save()
-    files.store(id, folder)
+    store(id)
     shown = _UNFINISHED in run.data.tags  # then it ends now, even if it began with an earlier command that was stopped
     client.set_terminated(id, logged.status, None if shown else run.info.start_time + int(logged.seconds * 1000))
 
@@ -258,6 +276,12 @@ def log_values(
     if run.inputs is None or not run.inputs.dataset_inputs:
         client.log_inputs(id, values.dataset_inputs(datasets))
     return bool(new or new_tags)
+
+
+def _store_new(files: RunFiles, folder: Path, save: Callable[[], object], run: str) -> None:
+    """Write files into `folder` with `save`, and store them."""
+    save()
+    files.store(run, folder)
 
 
 def _save_all(study: Study, folder: Path) -> None:

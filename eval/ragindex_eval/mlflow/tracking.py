@@ -78,13 +78,14 @@ def _sqlite_path(uri: str) -> Path | None:
     return Path(rest.partition("?")[0]).resolve() if scheme.partition("+")[0] == "sqlite" and rest else None
 
 
-def track(study: Study, begun: str | None = None) -> str | None:
+def track(study: Study, begun: str | None = None, folder: Path | None = None) -> str | None:
     """Record a study in MLflow and return the id of its parent run; `begun` is the one shown while it ran, if any.
 
-    Warn and return None if MLflow is not installed or the tracker fails.
+    The files of the study are taken from `folder`; without it they are made. Warn and return None if MLflow is not
+    installed or the tracker fails.
     """
     return record_runs(
-        "comparison", lambda client, experiment, files: log_tree(client, experiment, study, files, begun)
+        "comparison", lambda client, experiment, files: log_tree(client, experiment, study, files, begun, folder)
     )
 
 

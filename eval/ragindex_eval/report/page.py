@@ -38,7 +38,7 @@ from ragindex_eval.report.sections import (
     reproduction,
     seeds,
 )
-from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.results.model import UNKNOWN, Comparison, Study
 
 _LONGEST_SENTENCE, _LONGEST_COMMAND = 1_500, 4_000  # characters
 _PartSource = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values
@@ -106,7 +106,8 @@ def render_report(study: Study) -> str:
 def _make_chapter(comparison: Comparison, anchor: str) -> _Chapter:
     data = comparison.dataset
     counts = f"{count_known(data.documents, 'document')}, {many(data.questions, 'question')}"
-    about = f"{counts}, encoder {comparison.encoder}, seed {comparison.seed}"
+    encoder = "" if comparison.encoder == UNKNOWN else f"encoder {comparison.encoder}, "
+    about = f"{counts}, {encoder}seed {comparison.seed}"
     sections = [
         _Section(f"{anchor}-{name}", title, tuple(parts))
         for name, title, sources in _choose_sections(comparison)

@@ -17,7 +17,7 @@ from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.questions import describe_read_shares, find_missed
 from ragindex_eval.report.tables import BOLD, Column, ColumnGroup, Table, make_table, meaning, metrics_shown
-from ragindex_eval.results.model import Comparison, MethodResult, Study, failed_on
+from ragindex_eval.results.model import UNKNOWN, Comparison, MethodResult, Study, failed_on
 
 _SHOWN_REASONS = 3
 _SHOWN_DETAILS = 5
@@ -213,13 +213,19 @@ def _fact_lines(comparison: Comparison) -> list[str]:
         f"metrics in percent{_describe_noise(comparison)}"
         + (f"; latency at k = {comparison.ks[-1]} over {many(timed, 'question')}, one by one" if timed or built else "")
         + _timing_note(comparison),
-        f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
-        f"seed {comparison.seed}; fingerprint {comparison.fingerprint}",
+        f"{_describe_setup(comparison)}seed {comparison.seed}; fingerprint {comparison.fingerprint}",
         *filter(None, [describe_lsa(comparison.encoder, _list_resting(comparison))]),
         *([] if comparison.enough is None else [comparison.enough.describe()]),
         *_describe_missed(comparison),
         *_describe_reader(comparison),
     ]
+
+
+def _describe_setup(comparison: Comparison) -> str:
+    """Return encoder, language model and store; "" if the rankings come from files, for which they are unknown."""
+    if comparison.encoder == UNKNOWN:
+        return ""
+    return f"encoder {comparison.encoder}; language model {display_name(comparison.llm)}; store {comparison.store}; "
 
 
 def _list_resting(comparison: Comparison) -> list[str]:

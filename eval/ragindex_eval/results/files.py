@@ -91,8 +91,8 @@ def _comparison_folders(study: Study, folder: Path) -> list[Path]:
 def _list_runs(folder: Path) -> list[Path]:
     """Return the runs of the comparison whose files are in a folder; none if they cannot be read."""
     try:
-        held = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-        return [folder / _run_name(method["label"]) for method in held["methods"]]
+        value = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        return [folder / _run_name(method["label"]) for method in value["methods"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 
@@ -104,7 +104,7 @@ def _run_name(label: str) -> str:
 def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
     """Return the lines of each file of a comparison, by its path in the folder of the comparison."""
     files: dict[str, Iterable[str]] = {
-        "comparison.json": [json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)],
+        "comparison.json": _figure_lines(comparison),
         "questions.jsonl": _question_lines(comparison),
     }
     for group, name in _ANSWER_FILES.items():
@@ -112,6 +112,17 @@ def _comparison_files(comparison: Comparison) -> dict[str, Iterable[str]]:
             files[name] = _answer_lines(comparison, getattr(comparison, group))
     runs = {_run_name(method.label): _trec_run(comparison, method) for method in comparison.methods}
     return {**files, **_qrels_file(comparison), **runs}
+
+
+def _figure_lines(comparison: Comparison) -> Iterable[str]:
+    yield json.dumps(comparison.to_json(), indent=2, ensure_ascii=False)
+
+
+def list_files(study: Study, folder: Path) -> list[Path]:
+    """Return the files of a study, and its report, that `folder` has, and no other files there."""
+    places = zip(_comparison_folders(study, folder), study.comparisons, strict=True)
+    files = [place / name for place, comparison in places for name in _comparison_files(comparison)]
+    return [path for path in (folder / "study.json", folder / REPORT_FILE, *files) if path.is_file()]
 
 
 def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
@@ -185,7 +196,7 @@ def _rare_gold_fields(gold: Gold) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "options": list(gold.options),
         "alternatives": sorted(gold.alternatives),
-        "evidence": [[one.doc_id, *one.words] for one in gold.evidence],
+        "evidence": [[place.doc_id, *place.words] for place in gold.evidence],
         "own_document": gold.own_document,
         "sub_questions": [asdict(question) for question in gold.sub_questions],
     }
@@ -195,11 +206,11 @@ def _rare_gold_fields(gold: Gold) -> dict[str, Any]:
 
 def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> Iterable[str]:
     """Yield one JSON object per method and question: the question, its gold, the hits and the scores."""
-    asked = {query.id: query for query in comparison.queries}
+    queries = {query.id: query for query in comparison.queries}
     for method in methods:
         failures = method.failures
         for answer in method.final:
-            query = asked[answer.query_id]
+            query = queries[answer.query_id]
             gold = None if comparison.gold is None else comparison.gold.get(query.id)
             line: dict[str, Any] = {
                 "method": method.label,

@@ -43,6 +43,8 @@ from ragindex_eval.stats.intervals import Interval
 
 RESULT_SCHEMA = 7
 """The version of the schema; it is increased when the meaning of a field changes."""
+UNKNOWN = "unknown"
+"""What a comparison says of encoder, language model, store and language if rankings come from files."""
 UNKNOWN_USAGE = Usage(money=None)
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
@@ -339,15 +341,15 @@ class MethodResult(ResultValue):
     @property
     def query_usage(self) -> Usage:
         """Mean usage per question at the largest k, including questions on which the method failed."""
-        whole = sum((answer.usage for answer in self.final), NO_USAGE)
-        costs = {name: getattr(whole, name) for name in ("seconds", *COSTS)}
+        total = sum((answer.usage for answer in self.final), NO_USAGE)
+        costs = {name: getattr(total, name) for name in ("seconds", *COSTS)}
         known = {name: cost / max(1, len(self.final)) for name, cost in costs.items() if cost is not None}
-        return replace(whole, **known)
+        return replace(total, **known)
 
     @property
     def reading_costs(self) -> ReadingCosts | None:
         """Mean costs of reading per question, which `query_usage` does not include; None if nothing was read."""
-        return mean_reading_costs([one.reading for one in self.final if one.reading is not None])
+        return mean_reading_costs([answer.reading for answer in self.final if answer.reading is not None])
 
     @property
     def calls(self) -> float | None:
@@ -446,13 +448,13 @@ def describe_failed(failed: Sequence[MethodResult]) -> str:
 
 def failed_on(method: MethodResult) -> str:
     """Say whether a failed method failed on every question, or on every question with gold."""
-    unread = {one.query_id for one in method.final if one.reading is not None and one.reading.error}
-    whole = len(method.failures.keys() | unread) == len(method.final)
-    return f"failed on every question{'' if whole else ' with gold'}"
+    unread = {answer.query_id for answer in method.final if answer.reading is not None and answer.reading.error}
+    everywhere = len(method.failures.keys() | unread) == len(method.final)
+    return f"failed on every question{'' if everywhere else ' with gold'}"
 
 
 def _first_reason(method: MethodResult) -> str:
-    unread = (one.reading.error for one in method.final if one.reading is not None and one.reading.error)
+    unread = (answer.reading.error for answer in method.final if answer.reading is not None and answer.reading.error)
     return next(iter([*method.failures.values(), *unread]), "").rstrip(".")[:300]
 
 
@@ -533,7 +535,7 @@ class Comparison(ResultValue):
     @property
     def spent(self) -> Usage:
         """What this run paid in all: for the methods, those that failed, the reader's bounds and a holdout."""
-        each = (one.spent for one in (*self.methods, *self.failed, *self.bounds))
+        each = (method.spent for method in (*self.methods, *self.failed, *self.bounds))
         return sum(each, NO_USAGE) if self.paid is None else self.paid
 
     def pair(self, a: str, b: str, metric: str) -> MethodPair:

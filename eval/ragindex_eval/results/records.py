@@ -40,8 +40,8 @@ class ResultValue:
     @classmethod
     def from_json(cls, value: Any) -> Self:
         """Read a JSON object. Raises ValueError if it does not describe such a value."""
-        made: Self = make_adapter(cls).validate_python(value)
-        return made
+        result: Self = make_adapter(cls).validate_python(value)
+        return result
 
 
 # ---------------------------------------------------------------- answers of a reader
@@ -93,11 +93,11 @@ def mean_reading_costs(readings: Sequence[ReaderAnswer]) -> ReadingCosts | None:
     """Return the mean costs of the readings; None if there are none."""
     if not readings:
         return None
-    whole, questions = sum((reading.usage for reading in readings), NO_USAGE), len(readings)
+    total, questions = sum((reading.usage for reading in readings), NO_USAGE), len(readings)
     return ReadingCosts(
-        whole.input_tokens / questions,
-        whole.output_tokens / questions,
-        None if whole.money is None else whole.money / questions,
+        total.input_tokens / questions,
+        total.output_tokens / questions,
+        None if total.money is None else total.money / questions,
         sum(reading.calls for reading in readings) / questions,
         sum(reading.tokens for reading in readings) / questions,
     )

@@ -19,6 +19,7 @@ from ragindex_eval.format import many
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.results.model import (
     NOT_TIMED,
+    UNKNOWN,
     UNKNOWN_USAGE,
     Comparison,
     DatasetFacts,
@@ -29,8 +30,6 @@ from ragindex_eval.results.model import (
 )
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.settings import MeasureSettings
-
-UNKNOWN = "unknown"
 
 
 def compare_runs(

@@ -1,1 +1,1 @@
-"""Statistics: confidence intervals, paired tests, spread over seeds, and conclusions in sentences."""
+"""Statistics of scores by question: numpy arrays in, numbers out; for use by any program (docs/statistics.md)."""

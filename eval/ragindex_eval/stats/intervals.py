@@ -47,7 +47,11 @@ _EQUAL = 1e-12  # values that differ less are equal
 
 
 def mean_interval(values: SampleArray) -> Interval:
-    """Return the 95 % interval of the mean of a metric over questions, values in [0, 1] of shape (questions,)."""
+    """Return the 95 % interval of the mean of a metric over questions, values in [0, 1] of shape (questions,).
+
+    Example:
+        low, high = mean_interval(np.array([1.0, 0.0, 1.0, 0.5]))
+    """
     count = len(values)
     variance = float(values.var(ddof=1)) / count if count > 1 else 0.0
     return log_odds_interval(float(values.mean()), variance, values)

@@ -72,6 +72,10 @@ def run_paired_tests(
     `largest` is the largest difference that there can be on a question, 1 for shares; None if there is no such bound:
     then it is the largest difference of the pair. NaN is a question on which a method was not measured; a pair is
     tested over the questions that both have. Methods that are equal on all of these have p = 1.
+
+    Example:
+        tests = run_paired_tests(np.stack([old, new], axis=1)[:, :, None], [(1, 0)], seed=0)
+        print(tests.p[0, 0], tests.low[0, 0], tests.high[0, 0])
     """
     from scipy import special  # takes a second to import
 
@@ -102,6 +106,9 @@ def paired_interval(differences: SampleArray, largest: float | None = 1.0, level
     """Return the interval of the mean of the differences of one pair, an array of shape (questions,).
 
     It excludes 0 exactly if the p of `run_paired_tests` for this pair alone is below `level`. `largest` is as there.
+
+    Example:
+        low, high = paired_interval(new - old)
     """
     from scipy import special  # takes a second to import
 

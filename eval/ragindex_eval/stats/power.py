@@ -23,6 +23,9 @@ def count_questions(mean: float, spread: float, pairs: int = 1, margin: float = 
 
     `mean` and `spread` are the mean and the standard deviation of the differences, which one of `pairs` pairs has.
     Returns infinity if no number does.
+
+    Example:
+        count_questions(0.02, float(differences.std(ddof=1)))
     """
     if mean + margin < 1e-12:
         return math.inf
@@ -42,6 +45,9 @@ def smallest_difference(spread: float, questions: int, pairs: int = 1, size: flo
     """Return the smallest difference of means that the questions show with the probability POWER; None if none is.
 
     It is a multiple of a thousandth. `spread` and `size` are as in `raise_spread`.
+
+    Example:
+        smallest_difference(float(differences.std(ddof=1)), questions=200)
     """
     means = (thousandths / 1000 for thousandths in range(1, 1001))
     return next(

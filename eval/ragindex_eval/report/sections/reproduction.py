@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ragindex.llm.offline import display_name
 from ragindex_eval.format import many, shown, without_folders
-from ragindex_eval.results.model import Comparison
+from ragindex_eval.results.model import UNKNOWN, Comparison
 
 _PARAMETERS = 400  # characters
 
@@ -51,6 +51,9 @@ def render_reproduction(comparison: Comparison) -> Reproduction:
         "fingerprint of the data": data.fingerprint,
         "fingerprint of all": comparison.fingerprint,
     }
+    if comparison.encoder == UNKNOWN:  # rankings come from files, which say nothing of these
+        unknown = {"encoder", "encoder identity", "language model", "store", "language of the texts", "latency"}
+        facts = {name: value for name, value in facts.items() if name not in unknown}
     named = tuple((name, shown(without_folders(value), _PARAMETERS)) for name, value in facts.items())
     return Reproduction(named, tuple(_describe_method(comparison, at) for at in range(len(comparison.methods))))
 

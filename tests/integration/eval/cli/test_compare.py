@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from unrecorded import record_nothing
 
 from ragindex.errors import BelowThresholdError, DataError, LeftOutError, UnknownNameError, UsageError
-from ragindex_eval.cli import compare
+from ragindex_eval.cli import compare, compare_command
 
 Run = Callable[..., Result]
 
@@ -33,7 +33,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run() -> Run:
     app = typer.Typer()
-    app.command("compare")(compare.compare)
+    app.command("compare")(compare_command.compare)
     app.command("demo")(compare.demo)
     app.command("report")(compare.report)
 

@@ -6,13 +6,15 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+import bm25s
 import ir_measures
 import pytest
 from command_line import ragindex
 
 from ragindex_eval.data.run_files import read_run
+from ragindex_eval.mlflow import tracking
 from ragindex_eval.results.files import load_results
-from ragindex_eval.results.model import Comparison
+from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.settings import MeasureSettings
 
@@ -94,6 +96,29 @@ def test_ties_missing_queries_and_grades(tmp_path: Path) -> None:
     assert "made ranks for 1 question without judgements, which are left out" in notes
 
 
+def test_runs_of_bm25s_in_the_format_of_pyserini(tmp_path: Path) -> None:
+    """Scores of six digits, many of them equal, and tabs in the judgements."""
+    draw, words = random.Random(3), [f"word{number}" for number in range(30)]
+    texts = [" ".join(draw.choices(words, k=6)) for _ in range(200)]
+    queries = {f"q{number}": " ".join(draw.sample(words, 2)) for number in range(30)}
+    retriever = bm25s.BM25(method="lucene")
+    retriever.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    asked = bm25s.tokenize(list(queries.values()), show_progress=False)
+    found, scores = retriever.retrieve(asked, k=50, show_progress=False)
+    run, qrels = tmp_path / "bm25s.trec", tmp_path / "qrels.tsv.trec"
+    run.write_text(
+        "".join(
+            f"{query} Q0 doc{document} {rank} {score:.6f} Anserini\n"
+            for query, documents, row in zip(queries, found, scores, strict=True)
+            for rank, (document, score) in enumerate(zip(documents, row, strict=True), start=1)
+        )
+    )
+    qrels.write_text("".join(f"{query}\t0\tdoc{draw.randrange(200)}\t{draw.choice((1, 2))}\n" for query in queries))
+    assert len({line.split()[4] for line in run.read_text().splitlines()}) < 1000  # of 1,500
+    comparison = compare_runs([run], qrels, MeasureSettings(k=KS))
+    require_equal(comparison, "bm25s", ir_measures.read_trec_qrels(str(qrels)), run)
+
+
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -137,6 +162,57 @@ def test_hits_with_the_id_of_the_question(files: Path) -> None:
         "hits of a document with the question's own id are left out, as BEIR's evaluation does"
         in ignoring.json["notes"]
     )
+
+
+def test_gate_of_files_of_rankings(files: Path) -> None:
+    """They need no results that were saved; files of the same name are told apart, and results are a baseline, too."""
+    given = ("--qrels", "qrels.trec", "--metric", "R@1", "--k", "1", "--json", "-")
+    failed = ragindex("gate", "b.trec", "--against", "a.trec", *given)
+    assert (failed.code, failed.json["verdict"], failed.json["new_score"], failed.json["baseline_score"]) == (
+        *(12, "FAIL", 0.0, 1.0),
+    )
+    (files / "old").mkdir()
+    (files / "old" / "a.trec").write_text((files / "a.trec").read_text())
+    passed = ragindex("gate", "a.trec", "--against", "old/a.trec", *given[:-2])
+    assert passed.code == 0
+    assert passed.out == ("PASS: R@1 of a is 100.0, from the same hits as in the baseline for each of 40 questions.\n")
+    ignoring = ragindex("gate", "b.trec", "--against", "a.trec", *given, "--ignore-identical-ids")
+    assert (ignoring.code, ignoring.json["new_score"]) == (13, 1.0)  # level, but other files
+    ragindex("compare", "--run", "a.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    assert ragindex("gate", "b.trec", "--against", "out:a", *given).code == 12
+
+
+def test_gate_of_files_used_wrongly(files: Path) -> None:
+    alone = ragindex("gate", "a.trec", "--against", "b.trec")
+    assert (alone.code, "a.trec is a file of rankings. Name the judgements" in alone.err) == (2, True)
+    none = ragindex("gate", "bm25", "--against", "dense", "--qrels", "qrels.trec")
+    assert (none.code, "about files of rankings, and none is named" in none.err) == (2, True)
+    unmeasured = ragindex("gate", "a.trec", "--against", "b.trec", "--qrels", "qrels.trec", "--metric", "R@7")
+    assert (unmeasured.code, "--metric must be one of those measured: R@5" in unmeasured.err) == (2, True)
+
+
+def test_comparison_is_recorded_where_mlflow_is_used(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[tuple[Study, Path]] = []
+    monkeypatch.setattr(tracking, "track", lambda study, folder: recorded.append((study, folder)))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    arguments = ("compare", "--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    assert ragindex(*arguments).code == 0
+    assert recorded == []
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///here.db")
+    assert ragindex(*arguments).code == 0
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    Path("mlflow.db").touch()
+    assert ragindex(*arguments).code == 0
+    labels = [[method.label for method in study.comparisons[0].methods] for study, _ in recorded]
+    assert (labels, [folder for _, folder in recorded]) == ([["a", "b"]] * 2, [Path("out")] * 2)
+
+
+def test_report_leaves_out_what_rankings_do_not_tell(files: Path) -> None:
+    done = ragindex("compare", "--run", "a.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    assert "\nseed 0; fingerprint " in done.out
+    page = Path("out/report.html").read_text()
+    for unknown in ("encoder identity", "encoder unknown", "language of the texts"):
+        assert unknown not in done.out + page
 
 
 def test_gate_of_saved_rankings(files: Path) -> None:

@@ -13,7 +13,7 @@ from unrecorded import record_nothing
 
 from ragindex.errors import MissingExtraError
 from ragindex.plugins import registry
-from ragindex_eval.cli import compare
+from ragindex_eval.cli import compare, compare_command
 from ragindex_eval.run import plan
 
 Run = Callable[..., Result]
@@ -30,7 +30,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run() -> Run:
     app = typer.Typer()
-    app.command("compare")(compare.compare)
+    app.command("compare")(compare_command.compare)
     app.command("demo")(compare.demo)
 
     def call(*arguments: str) -> Result:
