@@ -21,12 +21,11 @@ import numpy as np
 from scipy.stats import binom
 
 from ragindex.types import Query
-from ragindex_eval.gate import QuestionScores, judge_gate
-from ragindex_eval.recommend.decide import confirmation_level, judge_confirmation
-from ragindex_eval.recommend.question_order import split_questions
-from ragindex_eval.recommend.trials import TRIAL_QUESTIONS, largest_gain
+from ragindex_eval.choose.candidates import TRIAL_QUESTIONS, largest_gain
+from ragindex_eval.choose.confirmation import confirmation_level, judge_confirmation, split_questions
+from ragindex_eval.choose.gate import QuestionScores, judge_gate
+from ragindex_eval.conclusions.leaders import DRIFT
 from ragindex_eval.run.holdout import hash_task_input
-from ragindex_eval.stats.conclusions import DRIFT
 from ragindex_eval.stats.intervals import LEVEL, SampleArray, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_eval.stats.power import POWER, raise_spread, smallest_difference

@@ -25,9 +25,9 @@ from benchmarks.link_corpora import recall_of
 from ragindex.corpus.judgements import question_id
 from ragindex.index.index import Index
 from ragindex.plugins import registry
+from ragindex_eval.choose.tune import Judged, collect_judged, fit_nested
 from ragindex_eval.data import datasets
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.run.tune import Judged, collect_judged, fit_nested
 from ragindex_eval.stats.logistic import fit_weights, recall_at
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 

@@ -1,47 +1,121 @@
 r"""An index that follows a repository with its history, against a fresh index at every state.
 
     .venv/bin/python -m benchmarks.living CLONE [--folder docs] [--include GLOB] [--states 12] [--years 3] \
-        [--methods a,b] [--kills]
+        [--methods a,b] [--questions 100] [--kills] [--out FILE.jsonl]
 
 CLONE is a clone with its history, such as python/peps or ansible/ansible-documentation. The states are commits at equal
-distances in time. At each, `Index.update` follows the branch, and a fresh index of the same commit is built: ids, hits
-and scores must be equal, but where the fit of the encoder is older; then the recall of titles is compared. A reader
-searches beside the updates and follows them. With --kills, the update of every other state is killed first, once.
+distances in time. At each, `ragindex update` follows the branch, and `ragindex index` builds a fresh index of the same
+commit: ids, hits and scores must be equal, but where the fit of the encoder is older; then the recall of titles is
+compared, of documents of the first state and of later ones. Both commands are processes of their own, whose CPU seconds
+and peak of memory are counted. A reader searches beside the updates and follows them. With --kills, the update of every
+other state is killed first, at a random moment. FILE gets a line of JSON a state.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import random
-import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import asdict, dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-import ragindex
+from ragindex.errors import RagindexError
 from ragindex.index.index import Index
+from ragindex.index.parts import uses_encoder
+from ragindex.index.renames import read_renames
+from ragindex.plugins import registry
+from ragindex.plugins.specs import parse_many
 from ragindex.types import Document
 
-_QUESTIONS, _K = 60, 10
+_METHODS = (
+    "bm25,dense,hybrid,hybrid(fusion=convex),composed,parent,links,evidence,hop,raptor,gear.naive,griever,"
+    "hipporag,hipporag(mode=facts),sirerag(ranking=lifted)"
+)
+"""Those that ask no language model."""
+_K = 10
 _SPAWNED = multiprocessing.get_context("spawn")  # LanceDB is not to be forked
 _CLOSE = 1e-5  # what the law of `docs/design.md` allows between scores
+_POINTS = 0.02  # of recall, that an older fit may cost
+_PAUSE = 0.05  # seconds between searches of the reader
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a command took: seconds of CPU and of the clock, and the largest memory of one of its processes."""
+
+    cpu: float
+    clock: float
+    megabytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Recall:
+    """How many questions find their own document first, and among the best, in the index and in a fresh one."""
+
+    questions: int
+    first: int
+    fresh_first: int
+    among: int
+    fresh_among: int
+
+    @property
+    def lost(self) -> float:
+        """The share that a fresh index finds more, at the worse of both depths."""
+        return max(self.fresh_first - self.first, self.fresh_among - self.among) / max(1, self.questions)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """How a method of the index answers beside a fresh one: equal questions, the largest difference, both recalls."""
+    """How a method answers beside a fresh index: questions with equal hits, the largest difference of scores, recalls.
 
+    `comparable` says that no fit of the index is older, so that all must be equal.
+    """
+
+    method: str
+    comparable: bool
+    questions: int
     equal: int
     difference: float
-    recall: float
-    fresh_recall: float
+    old: _Recall
+    new: _Recall
+
+    @property
+    def holds(self) -> bool:
+        """Whether the method does what is promised."""
+        if self.comparable:
+            return self.equal == self.questions
+        return max(self.old.lost, self.new.lost) <= _POINTS
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A state: what the update did and took, beside the fresh index."""
+
+    day: str
+    commit: str
+    documents: int
+    added: int
+    changed: int
+    removed: int
+    renamed: int
+    same_documents: bool
+    same_fit: bool
+    refit_seconds: float
+    killed_after: float | None
+    update: _Cost
+    fresh: _Cost
+    megabytes: float
+    fresh_megabytes: float
+    methods: tuple[_Comparison, ...]
 
 
 def main() -> None:
@@ -51,39 +125,76 @@ def main() -> None:
     parser.add_argument("--include", action="append", default=[], help="as in ragindex index")
     parser.add_argument("--states", type=int, default=12)
     parser.add_argument("--years", type=float, default=3.0)
-    parser.add_argument("--methods", default="bm25,dense,hybrid,composed,parent,links,evidence,raptor")
+    parser.add_argument("--methods", default=_METHODS)
+    parser.add_argument("--questions", type=int, default=100, help="of older documents, and as many of newer ones")
     parser.add_argument("--kills", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        _follow(wanted, wanted.methods.split(","), Path(folder))
+        _follow(wanted, Path(folder))
 
 
-def _follow(wanted: argparse.Namespace, methods: Sequence[str], folder: Path) -> None:
+def _follow(wanted: argparse.Namespace, folder: Path) -> None:
     """Bring an index from state to state, and print a row for each."""
     commits = _choose_commits(wanted.clone, wanted.states, wanted.years)
     repository, living = folder / "repository", folder / "living"
     _git(folder, "clone", "--quiet", "--bare", "--shared", str(wanted.clone.resolve()), str(repository))
     address = f"git+file://{repository}" + (f"#subdirectory={wanted.folder}" if wanted.folder else "")
+    patterns = [word for glob in wanted.include for word in ("--include", glob)]
+    build = ["index", address, "--ref", "state", "--skip-bad", "--methods", wanted.methods, *patterns]
+    update = ["update", "--allow-removals"]
     drawing, stopped = random.Random(wanted.seed), _SPAWNED.Event()
     counts, reader = _SPAWNED.SimpleQueue(), None
-    print(f"{len(commits)} states of {wanted.clone}, {', '.join(methods)}, {_QUESTIONS} questions")
+    first_ids: Set[str] = frozenset()
+    clock = 10.0  # of the last update
+    print(f"{len(commits)} states of {wanted.clone}, {wanted.methods}", flush=True)
     for number, (commit, day) in enumerate(commits):
         _git(repository, "update-ref", "refs/heads/state", commit)
-        if wanted.kills and number % 2:
-            _kill_update(living, drawing.uniform(1.0, 10.0))
-        update = _measure(lambda: _bring_up_to_date(living, address, methods, wanted.include))
+        killed = None
+        if wanted.kills and number and number % 2 == 0:
+            killed = _kill([*update, "--index", str(living)], drawing.uniform(0.1, 0.9) * clock)
+        report, cost = _run([*(update if number else build), "--index", str(living)])
         shutil.rmtree(folder / "fresh", ignore_errors=True)
-        fresh = _measure(lambda: _bring_up_to_date(folder / "fresh", address, methods, wanted.include))
-        _report(day, commit, living, folder / "fresh", methods, update, fresh, wanted.seed)
+        _, fresh_cost = _run([*build, "--index", str(folder / "fresh")])
+        clock = cost.clock
+        with Index.open(living, read_only=True) as index, Index.open(folder / "fresh", read_only=True) as fresh:
+            renames = read_renames(living)
+            first_ids = {renames.get(id, id) for id in first_ids or {document.id for document in fresh.documents}}
+            questions = _draw_questions(list(fresh.documents), first_ids, wanted.questions, wanted.seed)
+            state = _State(
+                day,
+                commit,
+                *_count_changes(report, fresh),
+                same_documents=_list_texts(index) == _list_texts(fresh),
+                same_fit=index.encoder_id == fresh.encoder_id,
+                refit_seconds=sum(refit["seconds"] for refit in report.get("refits", [])),
+                killed_after=killed,
+                update=cost,
+                fresh=fresh_cost,
+                megabytes=_measure_disk(living),
+                fresh_megabytes=_measure_disk(folder / "fresh"),
+                methods=tuple(
+                    _compare(index, fresh, registry.label(registry.scheme(spec)), questions, first_ids)
+                    for spec in parse_many(wanted.methods)
+                ),
+            )
+        _print(state)
+        if wanted.out is not None:
+            with wanted.out.open("a") as file:
+                file.write(json.dumps(asdict(state)) + "\n")
         if reader is None:
-            reader = _SPAWNED.Process(target=_search_beside, args=(living, methods[0], stopped, counts))
+            texts = [text for text, _ in questions[:8]]
+            reader = _SPAWNED.Process(target=_search_beside, args=(living, texts, stopped, counts))
             reader.start()
     stopped.set()
     if reader is not None:
-        searches, error = counts.get()
         reader.join()
-        print(f"the reader beside it made {searches:,} searches; error: {error or 'none'}")
+        searches, states, error = (0, 0, f"exit code {reader.exitcode}") if counts.empty() else counts.get()
+        print(f"the reader beside it made {searches:,} searches in {states} states; error: {error or 'none'}")
+
+
+# ---------------------------------------------------------------- states and commands
 
 
 def _choose_commits(clone: Path, states: int, years: float) -> list[tuple[str, str]]:
@@ -107,117 +218,141 @@ def _git(folder: Path, *arguments: str) -> str:
     return subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def _bring_up_to_date(
-    folder: Path, address: str, methods: Sequence[str], include: Sequence[str]
-) -> tuple[int, int, int, float]:
-    """Index the state of the branch, or update to it; return the documents added, changed and removed, and refits."""
-    with Index.open(folder, create=True) as index:
-        if index.manifest.parts:
-            report = index.update(allow_removals=True)
-            changes = report.changes
-            return changes.added, changes.changed, changes.removed, sum(refit.seconds for refit in report.refits)
-        changes = index.replace(ragindex.read(address, ref="state", skip_bad=True, include=include))
-        index.build(*methods)
-        return changes.added, changes.changed, changes.removed, 0.0
+def _run(arguments: Sequence[str]) -> tuple[dict[str, Any], _Cost]:
+    """Run `ragindex` with arguments; return its JSON and what it took. Fails if the command does."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        start = time.monotonic()
+        process = _start([*arguments, "--json", "-"], output, errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        cost = _Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss / 1e3)
+        for file in (output, errors):
+            file.seek(0)
+        if process.returncode:
+            raise SystemExit(f"ragindex {' '.join(arguments)} ended with {process.returncode}: {errors.read()!r}")
+        return json.loads(output.read()), cost
 
 
-def _measure(work: Any) -> tuple[float, float, Any]:
-    """Return the CPU seconds of this process and its children, the seconds of the clock, and the result."""
-    before, start = _cpu_seconds(), time.monotonic()
-    result = work()
-    return _cpu_seconds() - before, time.monotonic() - start, result
+def _start(arguments: Sequence[str], output: Any, errors: Any) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "ragindex", *arguments]
+    return subprocess.Popen(command, stdout=output, stderr=errors, start_new_session=True)
 
 
-def _cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
-def _kill_update(folder: Path, seconds: float) -> None:
-    command = [sys.executable, "-m", "ragindex", "update", "--index", str(folder), "--allow-removals"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _kill(arguments: Sequence[str], seconds: float) -> float | None:
+    """Run a command and kill it with all its processes after so many seconds; None if it has ended by itself."""
+    process = _start(arguments, subprocess.DEVNULL, subprocess.DEVNULL)
     try:
         process.wait(seconds)
-        print(f"  (the update ended before it was killed after {seconds:.1f} s)")
+        return None
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        print(f"  (killed after {seconds:.1f} s)")
+        return seconds
 
 
-def _search_beside(folder: Path, method: str, stopped: Event, counts: Any) -> None:
+def _count_changes(report: dict[str, Any], fresh: Index) -> tuple[int, int, int, int, int]:
+    """Return the documents, and how many of them were added, changed, removed and renamed."""
+    sources = report.get("sources")
+    if sources is None:  # of `index`
+        return len(fresh), len(fresh), 0, 0, 0
+    kinds = ("added", "changed", "removed", "renamed")
+    added, changed, removed, renamed = (sum(len(source[kind]) for source in sources) for kind in kinds)
+    return len(fresh), added, changed, removed, renamed
+
+
+def _list_texts(index: Index) -> dict[str, tuple[str, str]]:
+    return {document.id: (document.title, document.text) for document in index.documents}
+
+
+def _measure_disk(folder: Path) -> float:
+    """Return the megabytes of a folder."""
+    return sum(file.stat().st_size for file in folder.glob("**/*") if file.is_file()) / 1e6
+
+
+def _search_beside(folder: Path, texts: Sequence[str], stopped: Event, counts: Any) -> None:
     """Search until stopped, with an index that is only read and follows the newest state."""
-    searches, error = 0, ""
-    index = Index.open(folder, read_only=True)
+    searches, states, error = 0, 1, ""
     try:
+        index = Index.open(folder, read_only=True)
         while not stopped.is_set():
             if not index.is_newest():
                 index = index.newest()
-            retriever = index.retriever(method)
-            for text in ("type hints", "package index", "deprecated module", "inventory"):
-                retriever.search(text, k=_K)
-                searches += 1
-                time.sleep(0.05)
-    except ragindex.RagindexError as failure:
+                states += 1
+            for method in ("bm25", "dense"):
+                retriever = index.retriever(method)
+                for text in texts:
+                    if not retriever.search(text, k=_K):
+                        error = f"{method} found nothing for {text!r}"
+                    searches += 1
+                    time.sleep(_PAUSE)
+    except RagindexError as failure:
         error = f"{type(failure).__name__}: {failure}"
-    counts.put((searches, error))
+    counts.put((searches, states, error))
 
 
-def _report(
-    day: str,
-    commit: str,
-    living: Path,
-    fresh: Path,
-    methods: Sequence[str],
-    update: tuple[float, float, tuple[int, int, int, float]],
-    rebuilt: tuple[float, float, Any],
-    seed: int,
-) -> None:
-    with Index.open(living, read_only=True) as index, Index.open(fresh, read_only=True) as other:
-        documents, expected = (
-            {document.id: (document.title, document.text) for document in each.documents} for each in (index, other)
-        )
-        same_fit = index.encoder_id == other.encoder_id
-        questions = _draw_questions(list(other.documents), seed)
-        rows = {method: _compare(index, other, method, questions) for method in methods}
-    added, changed, removed, refit = update[2]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    sizes = [sum(file.stat().st_size for file in each.glob("**/*") if file.is_file()) / 1e6 for each in (living, fresh)]
-    print(
-        f"{day} {commit[:10]}: {len(documents)} documents (+{added} ~{changed} -{removed}), "
-        f"ids and texts {'equal' if documents == expected else 'DIFFER'}, "
-        f"fit {'the same' if same_fit else 'older'}{f', refitted in {refit:.1f} s' if refit else ''}; "
-        f"CPU {update[0]:.1f} s against {rebuilt[0]:.1f}, clock {update[1]:.1f} s against {rebuilt[1]:.1f}; "
-        f"{sizes[0]:.0f} MB against {sizes[1]:.0f}; memory up to {memory:.0f} MB",
-        flush=True,
-    )
-    for method, row in rows.items():
-        print(
-            f"    {method:10s} {row.equal:3d} of {len(questions)} equal, scores differ by {row.difference:.1e}, "
-            f"recall@{_K} {row.recall:.3f} against {row.fresh_recall:.3f}",
-            flush=True,
-        )
+# ---------------------------------------------------------------- comparisons
 
 
-def _draw_questions(documents: Sequence[Document], seed: int) -> list[tuple[str, str]]:
-    """Return titles as questions, each with the id of its document."""
+def _draw_questions(documents: Sequence[Document], first_ids: Set[str], count: int, seed: int) -> list[tuple[str, str]]:
+    """Return titles as questions with the ids of their documents: of so many older documents, and of newer ones."""
     titled = sorted((document.title, document.id) for document in documents if document.title)
-    return random.Random(seed).sample(titled, min(_QUESTIONS, len(titled)))
+    ages = ([pair for pair in titled if (pair[1] in first_ids) is old] for old in (True, False))
+    return [pair for pairs in ages for pair in random.Random(seed).sample(pairs, min(count, len(pairs)))]
 
 
-def _compare(index: Index, fresh: Index, method: str, questions: Sequence[tuple[str, str]]) -> _Comparison:
-    ours, theirs = index.retriever(method), fresh.retriever(method)
-    equal, difference, recalls = 0, 0.0, [0, 0]
+def _compare(
+    index: Index, fresh: Index, method: str, questions: Sequence[tuple[str, str]], first_ids: Set[str]
+) -> _Comparison:
+    retrievers = [each.retriever(method) for each in (index, fresh)]
+    equal, difference = 0, 0.0
+    places: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
     for text, id in questions:
-        found = [retriever.search(text, k=_K) for retriever in (ours, theirs)]
-        ids = [[hit.id for hit in hits] for hits in found]
-        scores = [[hit.score for hit in hits] for hits in found]
-        gap = max((abs(a - b) for a, b in zip(*scores, strict=False)), default=0.0)
+        results = [retriever.search(text, k=_K) for retriever in retrievers]
+        ids = [[hit.id for hit in hits] for hits in results]
+        scores = [[hit.score for hit in hits] for hits in results]
+        gap = max((abs(ours - theirs) for ours, theirs in zip(*scores, strict=False)), default=0.0)
         equal += ids[0] == ids[1] and gap <= _CLOSE
         difference = max(difference, gap)
-        for side, hits in enumerate(found):
-            recalls[side] += any(id in hit.doc_ids for hit in hits)
-    return _Comparison(equal, difference, recalls[0] / len(questions), recalls[1] / len(questions))
+        ours, theirs = (next((rank for rank, hit in enumerate(hits) if id in hit.doc_ids), _K) for hits in results)
+        places[id in first_ids].append((ours, theirs))
+    follows_fit = any(map(uses_encoder, registry.scheme(method).parts()))
+    comparable = index.encoder_id == fresh.encoder_id or not follows_fit
+    old, new = (_count_recall(places[age]) for age in (True, False))
+    return _Comparison(method, comparable, len(questions), equal, difference, old, new)
+
+
+def _count_recall(places: Sequence[tuple[int, int]]) -> _Recall:
+    """Count ranks, from 0, in the index and in the fresh one."""
+    sides = list(zip(*places, strict=True)) or [(), ()]
+    first, fresh_first = (sum(rank == 0 for rank in ranks) for ranks in sides)
+    among, fresh_among = (sum(rank < _K for rank in ranks) for ranks in sides)
+    return _Recall(len(places), first, fresh_first, among, fresh_among)
+
+
+def _print(state: _State) -> None:
+    fit = "the same" if state.same_fit else "older"
+    refit = f", refitted in {state.refit_seconds:.1f} s" if state.refit_seconds else ""
+    killed = "" if state.killed_after is None else f"; killed after {state.killed_after:.1f} s"
+    print(
+        f"{state.day} {state.commit[:10]}: {state.documents} documents (+{state.added} ~{state.changed} "
+        f"-{state.removed} renamed {state.renamed}), ids and texts "
+        f"{'equal' if state.same_documents else 'DIFFER'}, fit {fit}{refit}{killed}; CPU {state.update.cpu:.1f} s "
+        f"against {state.fresh.cpu:.1f}, clock {state.update.clock:.1f} s against {state.fresh.clock:.1f}; "
+        f"{state.megabytes:.0f} MB against {state.fresh_megabytes:.0f}; memory {state.update.megabytes:.0f} MB "
+        f"against {state.fresh.megabytes:.0f}",
+        flush=True,
+    )
+    for row in state.methods:
+        recalls = "; ".join(
+            f"{age} {recall.first}, {recall.among} of {recall.questions} against {recall.fresh_first}, "
+            f"{recall.fresh_among}"
+            for age, recall in (("old", row.old), ("new", row.new))
+        )
+        print(
+            f"    {'' if row.holds else 'FAULT '}{row.method}: {row.equal} of {row.questions} equal, "
+            f"scores differ by {row.difference:.1e}; at rank 1 and among {_K}: {recalls}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

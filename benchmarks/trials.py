@@ -22,10 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragindex.plugins.specs import parse_many, render_spec
+from ragindex_eval.choose.candidates import (
+    PARTS,
+    TRIAL_QUESTIONS,
+    choose_candidates,
+    largest_gain,
+    part_of,
+    score_candidates,
+)
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.recommend.candidates import choose_candidates
-from ragindex_eval.recommend.trials import PARTS, TRIAL_QUESTIONS, largest_gain, part_of, score_candidates
 from ragindex_eval.run.experiment import load_dataset, load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.stats.intervals import SampleArray

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragindex_eval.report.sections.published import PublishedRow, tabulate_published
-from ragindex_eval.results.load import load_results
-from ragindex_eval.results.published import PublishedComparison
+from ragindex_eval.results.files import load_results
+from ragindex_eval.results.records import PublishedComparison
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, RESULTS = ROOT / "docs" / "fidelity.md", ROOT / "studies" / "results"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from ragindex_eval.report.terminal import render_study
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Study
 
 DOCS = Path(__file__).resolve().parent

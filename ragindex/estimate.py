@@ -89,13 +89,13 @@ class Total:
 def add_up(estimates: Iterable[Estimate]) -> Total:
     """Add up estimates."""
     each = list(estimates)
-    priced = [one for one in each if one.money is not None]
+    priced = [estimate for estimate in each if estimate.money is not None]
     return Total(
-        sum(one.input_tokens + one.output_tokens for one in each),
-        sum(one.money or 0.0 for one in priced),
-        sum(one.money_low or 0.0 for one in priced),
-        sum(one.money_high or 0.0 for one in priced),
-        tuple(one.task for one in each if one.money is None),
+        sum(estimate.input_tokens + estimate.output_tokens for estimate in each),
+        sum(estimate.money or 0.0 for estimate in priced),
+        sum(estimate.money_low or 0.0 for estimate in priced),
+        sum(estimate.money_high or 0.0 for estimate in priced),
+        tuple(estimate.task for estimate in each if estimate.money is None),
     )
 
 
@@ -241,11 +241,11 @@ def estimate_questions(
             for task in dict.fromkeys((*all_counts, *real, *rules.repaid.tasks())):
                 counts = all_counts.get(task, _Counts()).times(factor)
                 scaling = _Scaling(by_rules.get(task), real.get(task), len(queries) / max(1, len(chosen)))
-                found = pricing.price(
+                estimate = pricing.price(
                     f"{task}, {label}", counts, scaling, tasks.get(task), from_corpus=False, part_of_corpus=share > 1
                 )
-                found = _add_repaid(found, [each.times(factor) for each in rules.repaid.take(task)])
-                estimates.append(replace(found, methods=(label,), step="questions"))
+                estimate = _add_repaid(estimate, [each.times(factor) for each in rules.repaid.take(task)])
+                estimates.append(replace(estimate, methods=(label,), step="questions"))
             if reads:
                 contexts = [
                     answer_question.build_context(retrieval.hits, retrieval.notes, reader_tokens, name)
@@ -550,11 +550,11 @@ class Pricing:
             each = real.calls / rules.calls  # answers that are asked for again are among the calls
             few = typical.calls < _FEW_CALLS and scaling.factor > 1
             blended = typical.calls if few else _blend(real.calls, rules.calls, typical.calls, scaling.factor)
-            asked = each if from_corpus else blended
+            calls_ratio = each if from_corpus else blended
             counts = _Counts(
-                counts.calls * asked,
-                counts.read * asked * _ratio(real.read / real.calls, rules.read / rules.calls),
-                counts.written * asked * _ratio(real.written / real.calls, rules.written / rules.calls),
+                counts.calls * calls_ratio,
+                counts.read * calls_ratio * _ratio(real.read / real.calls, rules.read / rules.calls),
+                counts.written * calls_ratio * _ratio(real.written / real.calls, rules.written / rules.calls),
             )
             least, deviation = (_LEAST_SAMPLED, _SPREAD_OF_LENGTHS) if from_corpus else (_OF_ANSWERS, 1.0)
             spread = _OF_FEW if few else min(_ASSUMED, max(least, 1 + deviation / real.calls**0.5))
@@ -619,8 +619,8 @@ def _blend(real: float, rules: float, typical: float, factor: float) -> float:
     return (real + weight * typical) / (rules + weight)
 
 
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 1.0
+def _ratio(part: float, total: float) -> float:
+    return part / total if total else 1.0
 
 
 # ---------------------------------------------------------------- encoders
@@ -695,15 +695,15 @@ def _price_encoding(task: str, calls: int, read: int, encoder: Plugin, prices: P
     """Return the estimate of so many texts with so many tokens, which may be wrong by the factor `spread`."""
     assert isinstance(encoder, PaidPlugin)  # noqa: S101  # _find_paid_name has checked it
     name, price, listed = _find_paid_name(encoder) or "", getattr(encoder, "price", None), encoder.price_list(prices)
-    found = listed.find(name) if price is None else None
+    listed_price = listed.find(name) if price is None else None
     money = listed.money(name, read, 0, 0, requests=max(1, calls)) if price is None else read * price / 1e6
     return Estimate(
         *(task, calls, read, 0),
         money=money,
         sampled=False,
         counted=has_tokenizer(name),
-        price_source=getattr(found, "source", ""),
-        price_date=getattr(found, "as_of", None),
+        price_source=getattr(listed_price, "source", ""),
+        price_date=getattr(listed_price, "as_of", None),
         money_low=None if money is None else money / spread,
         money_high=None if money is None else money * spread,
         basis="assumed" if spread == _ASSUMED else "counted",

@@ -47,9 +47,9 @@ def find_payees(
 def open_paid(folder: Path, llm: LLMPlugin, setting: LLMSettings) -> LLM | None:
     """Open a language model with the answers that the index has paid for; None if it has none. Sends no request."""
     path = folder / CALLS
-    kept = path.is_file() or isinstance(setting.cache, SQLiteCache)  # of a sample that is paid for first
+    keeps_answers = path.is_file() or isinstance(setting.cache, SQLiteCache)  # of a sample that is paid for first
     cached = LLMSettings(cache=SQLiteCache(path), prices=setting.prices, reuse_answers=setting.reuse_answers)
-    return llm.open(cached) if kept else None
+    return llm.open(cached) if keeps_answers else None
 
 
 def estimate_left(
@@ -108,7 +108,7 @@ def estimate_left(
             texts = replace(state.corpus, documents=state.new_documents) if is_begun else state.corpus
             options |= {"llm": writes, "find_stored": _find_vectors(folder, encodes, setting)}
             estimates += estimate_encoding(texts, wanted, encodes, setting.prices, **options)
-    return [one for one in estimates if one.calls]
+    return [row for row in estimates if row.calls]
 
 
 def _find_vectors(folder: Path, encoder: Any, setting: LLMSettings) -> FindStored | None:
@@ -160,7 +160,7 @@ def _read_state(
         new = tuple(document for document in corpus.documents if _hash_text(document) not in known)
         if adds:
             replaced = {document.id for document in new}
-            corpus = replace(corpus, documents=(*new, *(one for one in own if one.id not in replaced)))
+            corpus = replace(corpus, documents=(*new, *(stored for stored in own if stored.id not in replaced)))
         begun = tuple(finished_parts(index))
         moved = new or leaving or index.corpus_moved()
         built = () if moved else tuple(part for part in begun if not index.record(part).failed)

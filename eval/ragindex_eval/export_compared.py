@@ -12,7 +12,7 @@ from ragindex.export.retriever_file import MethodEvidence
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.plugins import registry
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.run.answers_file import answers_fingerprint
 from ragindex_eval.run.read_answers import make_reader

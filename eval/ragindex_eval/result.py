@@ -16,9 +16,9 @@ from ragindex.index.index import Index
 from ragindex_eval.export_compared import ComparedMethod, export_compared
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_comparison
+from ragindex_eval.results.files import save_results
 from ragindex_eval.results.model import Comparison, MethodResult, Study
-from ragindex_eval.results.question_results import QuestionResult, find_question_result, list_question_results
-from ragindex_eval.results.save import save_results
+from ragindex_eval.results.questions import QuestionResult, find_question_result, list_question_results
 
 if TYPE_CHECKING:
     from pandas import DataFrame

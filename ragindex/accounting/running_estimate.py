@@ -35,7 +35,7 @@ class RunningEstimate:
     def __init__(self, expected: Iterable[ExpectedCalls] = ()) -> None:
         self._expected = {(each.task, each.method): each for each in expected}
 
-    def project(self, paid: CallSums, asked: Mapping[str, tuple[int, int]]) -> float | None:
+    def project(self, paid: CallSums, progress: Mapping[str, tuple[int, int]]) -> float | None:
         """Return the dollars that the run will have cost, by what is `paid`; None if nothing was expected.
 
         `asked` has for each method how many of how many questions it has answered.
@@ -45,15 +45,15 @@ class RunningEstimate:
         total, others = 0.0, dict(paid)
         for key, expected in self._expected.items():
             calls, money = others.pop(key, (0, 0.0))
-            total += _project(expected, calls, money, asked.get(expected.method))
+            total += _project(expected, calls, money, progress.get(expected.method))
         return total + sum(money for _, money in others.values())
 
 
-def _project(expected: ExpectedCalls, calls: int, money: float, asked: tuple[int, int] | None) -> float:
+def _project(expected: ExpectedCalls, calls: int, money: float, progress: tuple[int, int] | None) -> float:
     if not calls or not expected.calls:
         return max(expected.money, money)
     each = (money + _WEIGHT * expected.money / expected.calls) / (calls + _WEIGHT)
-    done, questions = asked or (0, 0)
+    done, questions = progress or (0, 0)
     in_all = max(expected.calls, calls)
     if expected.method and done >= _LEAST_QUESTIONS:
         in_all = max(calls, calls * questions / done)

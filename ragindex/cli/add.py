@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import command_spending, command_tally, print_note, stdout, write_result
 from ragindex.cli.documents import DataReader, SourceOptions, report_skipped
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AsOption,
     BudgetOption,
+    ConsentFlags,
     EncoderOption,
     IndexOption,
     JsonOption,

@@ -7,7 +7,6 @@ shown with their tokens, and nothing is asked about them.
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ragindex.cli.console import (
     text_table,
     write_result,
 )
-from ragindex.cli.options import DryRunOption, YesOption
+from ragindex.cli.options import Approval
 from ragindex.counting import NoEstimateError, Repaid
 from ragindex.errors import BrokenPluginError, BudgetError, ContractError, MissingExtraError, UsageError
 from ragindex.estimate import Estimate, Total, add_up
@@ -42,28 +41,6 @@ CONFIRM_VARIABLE = "RAGINDEX_CONFIRM_ABOVE"
 _DEFAULT_LIMIT = 1.0
 _LEAST_LIMIT = 1e-9  # a budget of 0 would not be one
 _FLAGS = "--yes, or --budget DOLLARS"
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """How the user has answered in advance, and where the JSON of the command goes (`json`)."""
-
-    yes: bool = False
-    budget: float | None = None
-    dry_run: bool = False
-    json: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConsentFlags:
-    """How the user answers in advance whether the command may pay."""
-
-    yes: YesOption = False
-    dry_run: DryRunOption = False
-
-    def answer(self, budget: float | None, json: str | None) -> Approval:
-        """Return the answer, with the budget, and where the JSON of the command goes."""
-        return Approval(self.yes, budget, self.dry_run, json)
 
 
 def read_limit() -> float:
@@ -177,17 +154,17 @@ def estimates_to_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
     names = ("task", "calls", "input_tokens", "output_tokens", "money", "sampled", "counted", "price_source")
     tasks = [
         {
-            **{name: getattr(one, name) for name in names},
-            "money_low": one.money_low,
-            "money_high": one.money_high,
-            "basis": one.basis,
-            "methods": list(one.methods),
-            "price_date": None if one.price_date is None else one.price_date.isoformat(),
+            **{name: getattr(estimate, name) for name in names},
+            "money_low": estimate.money_low,
+            "money_high": estimate.money_high,
+            "basis": estimate.basis,
+            "methods": list(estimate.methods),
+            "price_date": None if estimate.price_date is None else estimate.price_date.isoformat(),
             "repaid": [
-                {"change": each.change, "answers": round(each.answers), "money": each.money} for each in one.repaid
+                {"change": each.change, "answers": round(each.answers), "money": each.money} for each in estimate.repaid
             ],
         }
-        for one in estimates
+        for estimate in estimates
     ]
     sums = {"money": total.money, "money_low": total.low, "money_high": total.high}
     return {"tasks": tasks, **(dict.fromkeys(sums) if total.unpriced else sums)}
@@ -200,15 +177,18 @@ def render_estimates(estimates: Sequence[Estimate]) -> RenderableType:
     columns = ("task", "methods", "calls", "tokens in", "tokens out", "$", "from", "to", "how")
     rows = [
         (
-            one.task,
-            first_names(one.methods) if one.step == "index" or len(one.methods) > 1 else "",
-            f"{one.calls:,}",
-            f"{one.input_tokens:,}",
-            f"{one.output_tokens:,}",
-            *("–" if money is None else f"{money:.4f}" for money in (one.money, one.money_low, one.money_high)),
-            one.basis,
+            estimate.task,
+            first_names(estimate.methods) if estimate.step == "index" or len(estimate.methods) > 1 else "",
+            f"{estimate.calls:,}",
+            f"{estimate.input_tokens:,}",
+            f"{estimate.output_tokens:,}",
+            *(
+                "–" if money is None else f"{money:.4f}"
+                for money in (estimate.money, estimate.money_low, estimate.money_high)
+            ),
+            estimate.basis,
         )
-        for one in estimates
+        for estimate in estimates
     ]
     return Group(text_table(columns, rows), *map(escape_markup, _describe(estimates, add_up(estimates))))
 
@@ -222,11 +202,13 @@ def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
         advice = "Set it in a price file named by RAGINDEX_PRICES."
         lines.append(f"No price is known for {first_names(total.unpriced)}; {tokens} in all. {advice}")
     lines += _describe_repaid(estimates)
-    for source, day in dict.fromkeys((one.price_source, one.price_date) for one in estimates if one.price_source):
+    for source, day in dict.fromkeys(
+        (estimate.price_source, estimate.price_date) for estimate in estimates if estimate.price_source
+    ):
         lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
-    if not all(one.counted for one in estimates):
+    if not all(estimate.counted for estimate in estimates):
         lines.append("The model's tokenizer is not available: tokens are estimated from the number of characters.")
-    if any(one.basis == "assumed" for one in estimates):
+    if any(estimate.basis == "assumed" for estimate in estimates):
         lines.append("assumed: answers, and the rounds of agents, are taken to be about those of rules.")
     return lines
 

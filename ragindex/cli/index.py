@@ -11,7 +11,7 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import ConsentFlags, approve, approve_removals
+from ragindex.cli.approval import approve, approve_removals
 from ragindex.cli.building import build_methods, collect_figures, collect_fit, collect_notes
 from ragindex.cli.console import (
     command_spending,
@@ -27,6 +27,7 @@ from ragindex.cli.options import (
     AsOption,
     BudgetOption,
     ChunkingOption,
+    ConsentFlags,
     EncoderOption,
     IndexOption,
     JsonOption,

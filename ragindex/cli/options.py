@@ -1,5 +1,6 @@
 """The options that several commands share."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -135,3 +136,25 @@ RetryFailedOption = Annotated[
         "--retry-failed", help="Ask again about passages that are set aside after two charged, unusable answers."
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """How the user has answered in advance, and where the JSON of the command goes (`json`)."""
+
+    yes: bool = False
+    budget: float | None = None
+    dry_run: bool = False
+    json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentFlags:
+    """How the user answers in advance whether the command may pay."""
+
+    yes: YesOption = False
+    dry_run: DryRunOption = False
+
+    def answer(self, budget: float | None, json: str | None) -> Approval:
+        """Return the answer, with the budget, and where the JSON of the command goes."""
+        return Approval(self.yes, budget, self.dry_run, json)

@@ -57,7 +57,7 @@ def read(
         return
     contents = _read_contents(files, root, selection, problems)
     rows = [_describe_file(name, files[name], content) for name, content in contents.items()]
-    skipped = [{"file": name_file(Path(one.path), root), "reason": one.reason} for one in problems.left_out]
+    skipped = [{"file": name_file(Path(problem.path), root), "reason": problem.reason} for problem in problems.left_out]
     passed_over = [{"file": name, "reason": reason} for name, reason in listing.unread().items()]
     ignored = describe_ignored(Counter(listing.ignored.values()), listing.unread())
 
@@ -93,26 +93,26 @@ def _show_file(name: str, file: Path, selection: FileSelection, json: str | None
 def _find_file(files: Mapping[str, Path], name: str) -> tuple[str, Path]:
     """Return name and path of the file that is named as in the folder, or by its path. Raises UsageError."""
     named = unicodedata.normalize("NFC", name)
-    found = named if named in files else next((one for one, file in files.items() if file == Path(name)), None)
-    if found is None:
+    name_in_files = named if named in files else next((one for one, file in files.items() if file == Path(name)), None)
+    if name_in_files is None:
         near = describe_near(find_near_names(name, files))
         raise UsageError(f"--show must name a file of the folder that can be read. Got {name!r}{near and f': {near}'}.")
-    return found, files[found]
+    return name_in_files, files[name_in_files]
 
 
 def _describe_file(name: str, file: Path, content: FileContent) -> dict[str, Any]:
     """Return what is known of the text that was read of a file, with the documents inside of it."""
-    inner = [one for _, one in content.inner]
-    blocks = [one.text[start:end] for one in (content, *inner) for start, end in one.blocks]
+    inner = [document for _, document in content.inner]
+    blocks = [document.text[start:end] for document in (content, *inner) for start, end in document.blocks]
     links = content.metadata.get(HYPERLINKS, ())
     headings = [section.headings for section in content.sections]
-    whole = 1.0 if is_taken_whole(file) else None
+    share = 1.0 if is_taken_whole(file) else None
     return {
         "file": name,
         "format": file.suffix.lower().removeprefix(".") or "txt",
         "reader": name_reader_of(file),
-        "words": sum(len(find_words(one.text)) for one in (content, *inner)),
-        "share": whole if content.reading is None else round(content.reading.share, 4),
+        "words": sum(len(find_words(document.text)) for document in (content, *inner)),
+        "share": share if content.reading is None else round(content.reading.share, 4),
         "pages": len({section.page for section in content.sections} - {None}),
         "headings": sum(1 for before, after in pairwise([(), *headings]) if after and after != before),
         "tables": sum(1 for block in blocks if block.lstrip().startswith("|")),
@@ -124,10 +124,10 @@ def _describe_file(name: str, file: Path, content: FileContent) -> dict[str, Any
     }
 
 
-def _format_row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    share = "–" if one["share"] is None else f"{math.floor(100 * one['share'])} %"
-    counts = (f"{one[column]:,}" if one[column] else "" for column in ("pages", "headings", "tables", "links"))
-    return (one["file"], one["reader"], f"{one['words']:,}", share, *counts, str(len(one["notes"]) or ""))
+def _format_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    share = "–" if row["share"] is None else f"{math.floor(100 * row['share'])} %"
+    counts = (f"{row[column]:,}" if row[column] else "" for column in ("pages", "headings", "tables", "links"))
+    return (row["file"], row["reader"], f"{row['words']:,}", share, *counts, str(len(row["notes"]) or ""))
 
 
 def _print_text(content: FileContent) -> None:

@@ -10,9 +10,10 @@ from typer import BadParameter
 
 from ragindex._util.ids import spellings
 from ragindex._util.text import MAX_NAMED, many
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import command_spending, print_note, stdout, write_result
 from ragindex.cli.options import (
+    Approval,
     BudgetOption,
     DryRunOption,
     EncoderOption,

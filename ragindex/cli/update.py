@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,19 +13,13 @@ import typer
 
 from ragindex._util.text import many
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import (
-    Approval,
-    approve,
-    approve_removals,
-    estimate_costs,
-    estimates_to_json,
-    render_estimates,
-)
+from ragindex.cli.approval import approve, approve_removals, estimate_costs, estimates_to_json, render_estimates
 from ragindex.cli.building import build_methods, collect_notes, describe_work
 from ragindex.cli.console import command_spending, escape_markup, print_estimate, print_note, stdout, write_result
 from ragindex.cli.documents import print_reading_notes, report_skipped
 from ragindex.cli.options import (
     AllowRemovalsOption,
+    Approval,
     BudgetOption,
     JsonOption,
     RetryFailedOption,
@@ -135,8 +130,6 @@ class _Round:
         started = time.monotonic()
         with use_workers(self.workers):
             given = list(read_sources(require_manifest(self.folder).sources))
-        for corpus in (corpus for source in given for corpus in source.corpora):
-            print_reading_notes(corpus)
         if self.approval.dry_run:
             self._preview(given)
             return
@@ -153,6 +146,7 @@ class _Round:
             notes += collect_notes(index, finished_parts(index, schemes), report, fit)
         failure = "; ".join(f"{name}: {reason}" for name, reason in report.failures.items())
         write_outcome(self.folder, failure)
+        _print_notes(given, report)
         self._print(report, notes)
         report_skipped([corpus for source in given for corpus in source.corpora], None)
         if failure:
@@ -177,6 +171,7 @@ class _Round:
     def _preview(self, given: list[SourceDocuments]) -> None:
         with Index.open(self.folder, read_only=True) as index:
             report = preview_update(index, given)
+        _print_notes(given, report)
         estimates = estimate_costs(partial(self._estimate, given))
         value = {
             "index": str(self.folder),
@@ -206,6 +201,15 @@ class _Round:
                 stdout().print(escape_markup(line), soft_wrap=True)
 
         write_result(value, self.approval.json, show)
+
+
+def _print_notes(given: Sequence[SourceDocuments], report: IndexUpdate) -> None:
+    """Print what was noted when sources were read that have changed: that of the others was printed before."""
+    for source, update in zip(given, report.sources, strict=True):
+        changes = update.changes
+        if changes.new or changes.replaced or changes.renamed:
+            for corpus in source.corpora:
+                print_reading_notes(corpus)
 
 
 def _describe_sources(report: IndexUpdate) -> list[str]:

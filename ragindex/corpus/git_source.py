@@ -160,13 +160,13 @@ def read_repository(
 def readers_version() -> str:
     """Return a hash of our readers and the versions of their libraries: a file is read again when it has changed."""
     sources = sorted(Path(readers.__file__).parent.glob("*.py"))
-    found = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources))
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources))
     for name in _LIBRARIES:
         try:
-            found.update(f"{name} {version(name)}".encode())
+            digest.update(f"{name} {version(name)}".encode())
         except PackageNotFoundError:
             continue
-    return found.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
 # ---------------------------------------------------------------- git
@@ -229,8 +229,8 @@ class _Git:
             )
         if "not a git repository" in message:
             return DataError("a clone of a git repository", "a folder that is none, nor in one", path=self.path)
-        said = hide_secrets(message.strip().rpartition("\n")[2].removeprefix("fatal: "))
-        return DataError("a git repository that can be read", said or "an error of git", path=self.path)
+        reason = hide_secrets(message.strip().rpartition("\n")[2].removeprefix("fatal: "))
+        return DataError("a git repository that can be read", reason or "an error of git", path=self.path)
 
 
 def _resolve(git: _Git, ref: str, address: GitAddress) -> str:
@@ -272,8 +272,8 @@ def _list_files(
 
 def _find_sizes(git: _Git, blobs: Sequence[bytes]) -> dict[str, int]:
     """Return the sizes of files. A clone may lack some: with `--filter=blob:none` git would fetch them."""
-    found = git.run("cat-file", "--batch-check", given=b"".join(blob + b"\n" for blob in blobs))
-    answers = (line.split() for line in found.decode("utf-8", "replace").split("\n"))
+    output = git.run("cat-file", "--batch-check", given=b"".join(blob + b"\n" for blob in blobs))
+    answers = (line.split() for line in output.decode("utf-8", "replace").split("\n"))
     return {answer[0]: int(answer[2]) for answer in answers if len(answer) == 3 and answer[1] == "blob"}
 
 

@@ -55,8 +55,8 @@ class PaidVectors:
                 if not mine:
                     self._changed.wait()
                     continue
-                held = {batch.keys[text] for text in mine}
-                self._in_flight |= held
+                own_keys = {batch.keys[text] for text in mine}
+                self._in_flight |= own_keys
             try:
                 mine = batch.look_up(mine)  # another thread may have paid since
                 together = [text for text in mine if text not in alone]
@@ -64,7 +64,7 @@ class PaidVectors:
                     batch.pay(group, encode)
             finally:
                 with self._changed:
-                    self._in_flight -= held
+                    self._in_flight -= own_keys
                     self._changed.notify_all()
         batch.record_replayed()
         return [batch.vectors[text] for text in texts]

@@ -83,14 +83,18 @@ def replace_source(
     *,
     source: str = "",
     announce: Callable[[Removals], None] = lambda removals: None,
+    renames: Mapping[str, str] | None = None,
 ) -> DocumentChanges:
-    """Replace the documents of a source by `documents`; other sources stay as they are. See `Index.replace`."""
+    """Replace the documents of a source by `documents`; other sources stay as they are. See `Index.replace`.
+
+    `renames` are those of its documents, if `find_removals` has looked for them.
+    """
     (given,) = sources.corpora(documents, source)
     earlier = index.manifest.sources
     with index.writing(INDEXING) as corpus:
         with _remove_empty_sources(index, corpus):
             (placed,) = _assign_sources(index, corpus, [given], source, "index")
-            missing = _find_missing(index.manifest.sources, corpus, given, placed)
+            missing = _find_missing(index.manifest.sources, corpus, given, placed, renames)
             if missing.gone:
                 try:
                     announce(missing.removals)
@@ -160,10 +164,16 @@ class _MissingDocuments:
     @property
     def removals(self) -> Removals:
         """What leaves the source."""
-        return Removals(self.gone, self.source, self.documents, len(self.renames))
+        return Removals(self.gone, self.source, self.documents, self.renames)
 
 
-def _find_missing(known: Known, stored: Documents, given: Corpus, placed: PlacedDocuments) -> _MissingDocuments:
+def _find_missing(
+    known: Known,
+    stored: Documents,
+    given: Corpus,
+    placed: PlacedDocuments,
+    renames: Mapping[str, str] | None = None,
+) -> _MissingDocuments:
     ids = {document.id for document in placed.documents}
     owners = stored.sources()
     missing = sorted(
@@ -174,12 +184,13 @@ def _find_missing(known: Known, stored: Documents, given: Corpus, placed: Placed
     untouched = {id for id in missing if not same.isdisjoint(list_places(id))} if same else set[str]()
     left_out = sources.find_left_out(known, given)
     unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
-    kept = tuple(id for id in missing if id not in untouched and not unread.isdisjoint(list_places(id)))
-    gone = tuple(sorted(set(missing).difference(kept, untouched)))
-    new = [document for document in placed.documents if document.id not in owners] if gone else []
-    renames = find_renames(stored.read(gone), new) if new else {}
+    unread_missing = tuple(id for id in missing if id not in untouched and not unread.isdisjoint(list_places(id)))
+    gone = tuple(sorted(set(missing).difference(unread_missing, untouched)))
+    if renames is None:
+        new = [document for document in placed.documents if document.id not in owners] if gone else []
+        renames = find_renames(stored.read(gone), new) if new else {}
     count = sum(owner == placed.source for owner in owners.values())
-    return _MissingDocuments(placed.source, count, gone, kept, len(untouched), renames)
+    return _MissingDocuments(placed.source, count, gone, unread_missing, len(untouched), renames)
 
 
 def list_renames(index: IndexState, corpus: Corpus) -> dict[str, str]:
@@ -189,8 +200,8 @@ def list_renames(index: IndexState, corpus: Corpus) -> dict[str, str]:
     owners = documents.sources()
     gone = [id for id in owners if id.startswith(lead) and id not in coming]
     new = [replace(document, id=id) for id, document in coming.items() if id not in owners]
-    found = find_renames(documents.read(gone), new) if gone and new else {}
-    known = {old: found.get(id, id) for old, id in read_renames(index.folder).items()} | found
+    new_renames = find_renames(documents.read(gone), new) if gone and new else {}
+    known = {old: new_renames.get(id, id) for old, id in read_renames(index.folder).items()} | new_renames
     return {
         old.removeprefix(lead): id.removeprefix(lead)
         for old, id in known.items()

@@ -7,7 +7,7 @@ and in a passage are part of its revision; pages are looked up for hits.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -78,14 +78,19 @@ _MANY_REMOVED, _MOST_FEW = 0.2, 4
 class Removals:
     """The documents that are about to leave an index because their source no longer has them.
 
-    `ids` are theirs, `source` is its name and `documents` how many it has. `renamed` of them come again under another
-    id.
+    `ids` are theirs, `source` is its name and `documents` how many it has. Those among `renames` come again under
+    another id.
     """
 
     ids: tuple[str, ...]
     source: str
     documents: int
-    renamed: int = 0
+    renames: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def renamed(self) -> int:
+        """How many come again under another id."""
+        return len(self.renames)
 
     @property
     def suspicious(self) -> bool:

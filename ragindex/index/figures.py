@@ -32,7 +32,8 @@ class FitState:
 
     It was made in `seconds`, at the time `at` in seconds since 1970 (0: not known), of so many `passages`, and did not
     know `unknown_then` of their words. It does not know `unknown` of those of the passages at the last finished sync,
-    and `unknown_asked` of those of the `words_asked` in questions since the index was opened.
+    and `unknown_asked` of those of the `words_asked` in questions since the index was opened. `unknown_new` is the
+    share of the words of passages that came after the fit; 0 as long as they are fewer than one in fifty.
     """
 
     encoder: str
@@ -43,6 +44,7 @@ class FitState:
     unknown: float
     words_asked: int
     unknown_asked: float
+    unknown_new: float = 0.0
 
     @property
     def age_days(self) -> float | None:

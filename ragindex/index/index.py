@@ -578,16 +578,17 @@ class Index(IndexState):
         fit = self.encoders.fit(self.encoder_id)
         if fit is None:
             return None
-        passages, asked = self.encoders.unknown_words(fit), self.encoders.question_words(fit)
+        passages, question_words = self.encoders.unknown_words(fit), self.encoders.question_words(fit)
         return FitState(
             self.encoder_name,
             fit.at,
             fit.seconds,
             fit.size,
             fit.unknown,
-            passages.unknown_share,
-            asked.words,
-            asked.unknown_share,
+            passages.total.unknown_share,
+            question_words.words,
+            question_words.unknown_share,
+            passages.unknown_new,
         )
 
     def failures(self, scheme: Scheme | Part[Any]) -> dict[str, dict[str, str]]:

@@ -23,7 +23,7 @@ from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.encoders.word_counts import WordCount
 from ragindex.errors import DamagedError, MissingPartError, UsageError
-from ragindex.index.fit_watch import PassageSample, knows_too_few, read_counts, write_counts
+from ragindex.index.fit_watch import PassageSample, SampledWords, knows_too_few, read_counts, write_counts
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
@@ -116,7 +116,7 @@ class Encoders:
             shutil.rmtree(partial, ignore_errors=True)
             taken = sum(file.stat().st_size for file in self._place(id).iterdir())
             fit = Fit(id, size, time.perf_counter() - start, taken, fitted, at=time.time())
-            self._point_to(replace(fit, unknown=self._count_unknown(fit, sample).unknown_share))
+            self._point_to(replace(fit, unknown=self._count_unknown(fit, sample).total.unknown_share))
         return None if current is None else Refit(self.name, fit.seconds, reason)
 
     def _find_refit_reason(self, current: Fit, size: int, sample: PassageSample, watch: bool) -> str | None:
@@ -128,24 +128,29 @@ class Encoders:
         if self.damage(current.id):
             return "its files were damaged"
         with self._writing():
-            unknown = self._count_unknown(current, sample).unknown_share
+            words = self._count_unknown(current, sample)
         if not _SHRINK_LIMIT * current.size < size < _GROWTH_LIMIT * current.size:
             return f"there are {size:,} passages, and it was fitted to {current.size:,}"
-        if watch and knows_too_few(unknown, current.unknown):
-            return f"it did not know {unknown:.1%} of the words of the passages"
+        unknown, unknown_new = words.total.unknown_share, words.unknown_new
+        if watch and knows_too_few(unknown, unknown_new, current.unknown):
+            if unknown >= unknown_new:
+                return f"it did not know {unknown:.1%} of the words of the passages"
+            came = f"the {words.new_share:.0%} of the passages that came since"
+            return f"it did not know {unknown_new:.1%} of the words of {came}"
         return None
 
-    def _count_unknown(self, fit: Fit, sample: PassageSample) -> WordCount:
+    def _count_unknown(self, fit: Fit, sample: PassageSample) -> SampledWords:
         """Return how many words of a sample of the passages a fit does not know, and keep the counts for the next."""
         known = read_counts(self._counts(), fit.id)
-        counts = sample.count(self.open(fit.id), known)
-        if counts != known:
-            write_counts(self._counts(), fit.id, counts)
-        return sum(counts.values(), WordCount())
+        counts = sample.count(self.open(fit.id), known.counts if known else {})
+        words = SampledWords(counts, known.fitted if known else frozenset(counts))
+        if words != known:
+            write_counts(self._counts(), fit.id, words)
+        return words
 
-    def unknown_words(self, fit: Fit) -> WordCount:
+    def unknown_words(self, fit: Fit) -> SampledWords:
         """Return how many words of the passages a fit does not know, as the last sync has counted them in a sample."""
-        return sum(read_counts(self._counts(), fit.id).values(), WordCount())
+        return read_counts(self._counts(), fit.id) or SampledWords()
 
     def question_words(self, fit: Fit) -> WordCount:
         """Return how many words of the questions that were asked since the index was opened a fit does not know."""

@@ -185,15 +185,17 @@ def describe_readers(index: Index) -> list[dict[str, Any]]:
 def describe_unknown_passages(index: Index) -> str | None:
     """Return a sentence if the encoder's fit knows too few words, and no sync has fitted it again for that."""
     fit = index.fit_state()
-    if fit is None or not knows_too_few(fit.unknown, fit.unknown_then):
+    if fit is None or not knows_too_few(fit.unknown, fit.unknown_new, fit.unknown_then):
         return None
+    share = max(fit.unknown, fit.unknown_new)
+    which = "the passages" if fit.unknown >= fit.unknown_new else "the passages that came after its fit"
     paid = find_refit_hindrances(index)
     amounts = [record.money for record in paid if record.money is not None]
     cost = f"${sum(amounts):.2f}" if len(amounts) == len(paid) else "what is not known, as a price is missing"
     names = ", ".join(dict.fromkeys(record.name for record in paid))
     hindrance = f"What was paid for depends on its fit ({names}: {cost} when made), so it stays. " if paid else ""
     return (
-        f"The encoder {fit.encoder} does not know {fit.unknown:.1%} of the words of the passages, so methods with "
+        f"The encoder {fit.encoder} does not know {share:.1%} of the words of {which}, so methods with "
         f"vectors find less. {hindrance}To fit it to these: {index.command('index', '--refit')}"
     )
 
@@ -211,8 +213,8 @@ def describe_old_fit(index: Index, methods: Sequence[Scheme | Part[Any]], questi
         return None
     if fit.passages == passages and fit.unknown <= fit.unknown_then:
         return None
-    asked = sum((count_words(index.encoder, text) for text in questions), WordCount())
-    of_questions = f" and {asked.unknown_share:.1%} of those of the questions" if asked.words else ""
+    question_words = sum((count_words(index.encoder, text) for text in questions), WordCount())
+    of_questions = f" and {question_words.unknown_share:.1%} of those of the questions" if question_words.words else ""
     return (
         f"the encoder {index.encoder_name} was fitted to {fit.passages:,} passages, and the index has {passages:,}: "
         f"a new index would give other vectors. It does not know {fit.unknown:.1%} of the words of the passages"

@@ -80,7 +80,7 @@ def record_renames(folder: Path, renames: Mapping[str, str], ids: Set[str]) -> N
     Raises OSError.
     """
     known = read_renames(folder)
-    kept = {**{old: renames.get(id, id) for old, id in known.items()}, **renames}
-    kept = {old: id for old, id in kept.items() if old not in ids and old != id}
-    if kept != known:
-        durable_files.write_file(folder / _FILE, durable_files.dump_hashed_json({"renames": kept}))
+    current = {**{old: renames.get(id, id) for old, id in known.items()}, **renames}
+    current = {old: id for old, id in current.items() if old not in ids and old != id}
+    if current != known:
+        durable_files.write_file(folder / _FILE, durable_files.dump_hashed_json({"renames": current}))

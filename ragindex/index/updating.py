@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from ragindex.index.changes import find_removals, preview_replacement, replace_s
 from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.manifest import DocumentSource, PartRecord, wrap_write_errors
 from ragindex.index.models import Refit
-from ragindex.index.parts import list_working_methods
+from ragindex.index.parts import list_working_methods, topological_order
 from ragindex.index.readings import read_source
 from ragindex.index.state import INDEXING, IndexState
 from ragindex.index.sync import BuildResult
+from ragindex.interfaces import Part, Scheme
 from ragindex.plugins import registry
 
 _OUTCOME_FILE = "update.json"
@@ -153,12 +155,14 @@ def update_index(
     with ledger.record_calls(paid_only=True) as tally, index.writer(INDEXING):
         index.reload()
         before = dict(index.manifest.parts)
+        renames: Iterator[Mapping[str, str] | None] = repeat(None)
         if sum(len(source.corpora) for source in given) > 1:  # nothing is written before all removals are allowed
-            for corpus, named in ((corpus, source.named) for source in given for corpus in source.corpora):
-                if (removals := find_removals(index, corpus, source=named)).ids:
-                    announce(removals)
-            announce = _agree
-        updates = [_replace_source(index, source, announce) for source in given]
+            corpora = [(corpus, source.named) for source in given for corpus in source.corpora]
+            removals = [find_removals(index, corpus, source=named) for corpus, named in corpora]
+            for removed in filter(lambda removed: removed.ids, removals):
+                announce(removed)
+            announce, renames = _agree, iter([removed.renames for removed in removals])
+        updates = [_replace_source(index, source, announce, renames) for source in given]
         result = build()
     parts = _list_updated(before, index.manifest.parts)
     return IndexUpdate(
@@ -182,9 +186,16 @@ def preview_update(index: IndexState, given: Sequence[SourceDocuments]) -> Index
 
 
 def name_methods(updated: Sequence[str], built: Iterable[str]) -> tuple[str, ...]:
-    """Return the methods, of which all parts are built, that use any of the updated parts: by their names."""
+    """Return the methods, of which all parts are built, that use any of the updated parts: by their names.
+
+    A method that adds nothing to the parts of its base, such as `ircot`, is left out: its base is named.
+    """
     changed, there = ({label.partition("(")[0] for label in labels} for labels in (updated, built))
-    needed = {name: {registry.name_of(part) for part in parts} for name, parts in list_working_methods().items()}
+    needed = {
+        name: {registry.name_of(part) for part in parts}
+        for name, parts in list_working_methods().items()
+        if not _adds_nothing(registry.scheme(name), parts)
+    }
     return tuple(name for name, parts in needed.items() if parts <= there and parts & changed)
 
 
@@ -228,15 +239,28 @@ def _source_to_json(source: SourceUpdate) -> dict[str, Any]:
 # ---------------------------------------------------------------- helpers
 
 
+def _adds_nothing(method: Scheme, parts: Sequence[Part[Any]]) -> bool:
+    """Return whether all `parts` of a method are those of the method that it asks."""
+    base = getattr(method, "base", None)
+    return isinstance(base, Scheme) and set(topological_order(base.parts())) == set(parts)
+
+
 def _agree(removals: Removals) -> None:
     """Raise nothing: the removals have been announced."""
 
 
-def _replace_source(index: IndexState, source: SourceDocuments, announce: Callable[[Removals], None]) -> SourceUpdate:
-    return _report_source(
-        source,
-        [replace_source(index, corpus, source=source.named, announce=announce) for corpus in source.corpora],
-    )
+def _replace_source(
+    index: IndexState,
+    source: SourceDocuments,
+    announce: Callable[[Removals], None],
+    renames: Iterator[Mapping[str, str] | None],
+) -> SourceUpdate:
+    """Replace the documents of a source; `renames` yields those of each of its corpora, where they are known."""
+    changes = [
+        replace_source(index, corpus, source=source.named, announce=announce, renames=next(renames))
+        for corpus in source.corpora
+    ]
+    return _report_source(source, changes)
 
 
 def _report_source(source: SourceDocuments, changes: Sequence[DocumentChanges]) -> SourceUpdate:

@@ -289,6 +289,6 @@ def resolve_citations(output: AnswerOutput, context: AnswerContext) -> CitedAnsw
     cited = sorted(set(output.passages))
     for _ in set(cited) - ids.keys():
         ledger.count_outcome(ANSWER.name, "unknown passage")
-    found = output.found and bool(context.passages or context.notes)
+    is_answered = output.found and bool(context.passages or context.notes)
     passages = {number: ids[number] for number in cited if number in ids}
-    return CitedAnswer(output.answer.strip(), found, passages, context.tokens)
+    return CitedAnswer(output.answer.strip(), is_answered, passages, context.tokens)

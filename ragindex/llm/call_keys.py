@@ -59,15 +59,15 @@ def complete_key(request_key: str) -> str:
 
 def make_keys(chat: OpenAIChat, task: Task[Any], request: ChatRequest) -> CallKeys:
     """Return the keys of an answer to a request."""
-    asked = asdict(request)
-    del asked["question"]
+    fields = asdict(request)
+    del fields["question"]
     if not request.again:
-        del asked["again"]
+        del fields["again"]
     parameters = dict(chat.parameters)
     earlier_form = {
         "task": [task.name, task.version, task.hash],
         "parameters": parameters,
-        "request": asked,
+        "request": fields,
         "hint": SCHEMA_HINT,
     }
     earlier = [
@@ -77,7 +77,7 @@ def make_keys(chat: OpenAIChat, task: Task[Any], request: ChatRequest) -> CallKe
         {
             "model": [chat.provider, chat.model, spell_address(chat.base_url)],
             "parameters": parameters,
-            "request": {name: value for name, value in asked.items() if name != "max_tokens"},
+            "request": {name: value for name, value in fields.items() if name != "max_tokens"},
         }
     )
     key = identity[:-_ROOM_DIGITS] + _hash(request.max_tokens)[:_ROOM_DIGITS]

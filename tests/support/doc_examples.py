@@ -23,6 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW_PAGES = {
     *(
         "README.md",
+        "commands.md",
         "comparing.md",
         "data.md",
         "griever.md",

@@ -9,6 +9,7 @@ import numpy as np
 from ragindex.index.figures import PartFigures
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Query, Step, Usage
+from ragindex_eval.conclusions.differences import compare_methods, with_intervals
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means
 from ragindex_eval.results.model import (
@@ -21,7 +22,6 @@ from ragindex_eval.results.model import (
     SavedHit,
 )
 from ragindex_eval.run.scores import score_rankings
-from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
 def made(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragindex_eval.cli import compare, judge, recommend
-from ragindex_eval.mlflow_live import LiveRuns
+from ragindex_eval.mlflow.live import LiveRuns
 from ragindex_eval.run.settings import CompareSettings
 
 

@@ -274,7 +274,7 @@ def _find_by_file_name(hit: ServiceHit, names: Mapping[str, str]) -> tuple[str, 
 
 def _with_scores(hits: Sequence[Hit], service_hits: Sequence[ServiceHit]) -> list[Hit]:
     """Return the hits in the order of the service, with 1 / rank as scores unless its own descend with the ranks."""
-    scores = [one.score for one in service_hits]
+    scores = [service_hit.score for service_hit in service_hits]
     known = [score for score in scores if score is not None]
     if len(known) == len(scores) and known == sorted(known, reverse=True):
         return list(hits)

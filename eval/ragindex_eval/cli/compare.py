@@ -1,19 +1,14 @@
-"""The commands `compare`, `report` and `demo`."""
+"""Comparisons over documents, which the command `compare` runs, and the commands `report` and `demo`."""
 
-import os
 import shlex
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     escape_markup,
     json_destination,
@@ -22,105 +17,33 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.console import stdout as standard_output
-from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import Approval, JsonOption
 from ragindex.errors import UsageError
 from ragindex.index.manifest import require_manifest, write_command
-from ragindex_eval.cli.settings_options import settings_group
+from ragindex_eval.cli.compare_command import print_text, shorten_command
+from ragindex_eval.conclusions.first_sentence import list_close_leaders
+from ragindex_eval.conclusions.leaders import better, leaders, rank_methods
 from ragindex_eval.export_compared import export_compared, find_compared
-from ragindex_eval.format import join_names
-from ragindex_eval.mlflow_live import LiveRuns, record_live
-from ragindex_eval.mlflow_retriever import log_retriever
-from ragindex_eval.mlflow_tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
+from ragindex_eval.mlflow.live import LiveRuns, record_live
+from ragindex_eval.mlflow.retriever import log_retriever
+from ragindex_eval.mlflow.tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import REPORT_FILE, RESULTS, load_results, remove_records, save_results
 from ragindex_eval.results.model import LATENCY, Comparison, Study
-from ragindex_eval.results.save import save_results
+from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
-from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.estimate_rest import describe_rest, estimate_rest_building, list_rest
-from ragindex_eval.run.experiment import default_index, folder_name
-from ragindex_eval.run.settings import ALL, CompareSettings, given_values
+from ragindex_eval.run.experiment import default_index
+from ragindex_eval.run.settings import ALL, CompareSettings
 from ragindex_eval.run.study import run_study
 from ragindex_eval.run.thresholds import (
-    count_skipped,
-    parse_threshold,
-    require_all_read,
     require_answers,
-    require_reached,
 )
-from ragindex_eval.stats.conclusions import better, leaders, rank_methods
-from ragindex_eval.stats.first_sentence import list_close_leaders
-from ragindex_eval.stats.seeds import study_to_json
 
 _DEMO, _DEMO_QUESTIONS = "world:1k", 200
 _DEMO_METHODS = "bm25,dense,hybrid,composed,links,ircot"
-
-
-@dataclass(frozen=True, slots=True)
-class RunFileOptions:
-    """Rankings in files, and the judgements that score them."""
-
-    run: Annotated[
-        list[str] | None,
-        typer.Option("--run", metavar="FILE", help="A TREC run, .json or .csv, also as .gz. Repeatable."),
-    ] = None
-    qrels: Annotated[
-        Path | None, typer.Option("--qrels", metavar="FILE", help="The judgements: TREC qrels, .json or .csv.")
-    ] = None
-    ignore_identical_ids: Annotated[
-        bool, typer.Option("--ignore-identical-ids", help="Leave out hits with the question's own id, as BEIR does.")
-    ] = False
-
-    def require_none(self) -> None:
-        """Raise UsageError for options that need --run."""
-        if self.qrels is not None or self.ignore_identical_ids:
-            raise UsageError("--qrels and --ignore-identical-ids are about rankings in files. Name them: --run FILE")
-
-
-@with_groups
-def compare(
-    settings: Annotated[
-        CompareSettings,
-        settings_group(
-            *(name for name, field in CompareSettings.model_fields.items() if field.description),
-            data=Annotated[
-                str | None, typer.Argument(metavar="DATA", help=CompareSettings.model_fields["data"].description)
-            ],
-            json_file=JsonOption,
-        ),
-    ],
-    consent: Annotated[ConsentFlags, group_of(ConsentFlags)],
-    rankings: Annotated[RunFileOptions, group_of(RunFileOptions, "Rankings from elsewhere")],
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="YAML with these settings; flags win.")
-    ] = None,
-    export_best: Annotated[
-        Path | None,
-        typer.Option("--export-best", metavar="FILE", help="Pack the best method, and record it as an MLflow model."),
-    ] = None,
-) -> None:
-    """Build methods over DATA, ask its questions, and say what each found, how fast, at what cost, and what is noise.
-
-    The same command resumes a comparison that was stopped. It is recorded in MLflow
-    (MLFLOW_TRACKING_URI, or mlflow.db).
-    Questions in a .txt have no gold: then the report shows side by side what each method found.
-    With --run, rankings in files are compared, without documents.
-
-    Example: ragindex compare my-documents/ --questions questions.csv --methods 'bm25,dense,hybrid(depth=50)'
-    """
-    settings = settings.over_file(config)
-    if rankings.run:
-        study = _compare_rankings(settings, rankings)
-        require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
-        return
-    rankings.require_none()
-    study = _run(settings, export_best, consent.answer(settings.budget, settings.json_file))
-    require_answers(study)
-    require_all_read(count_skipped(study), settings.skip_bad)
-    require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
 
 
 def demo(
@@ -144,10 +67,10 @@ def demo(
         out=folder / "results",
         json_file=json,
     )
-    study = _run(settings)
-    _print(settings, "\n[bold]Next, on your own documents:[/]")
-    _print(settings, "  ragindex questions my-documents/ --out questions.csv    # drafts some, for you to edit")
-    _print(settings, "  ragindex compare my-documents/ --questions questions.csv")
+    study = run_comparison(settings)
+    print_text(settings, "\n[bold]Next, on your own documents:[/]")
+    print_text(settings, "  ragindex questions my-documents/ --out questions.csv    # drafts some, for you to edit")
+    print_text(settings, "  ragindex compare my-documents/ --questions questions.csv")
     require_answers(study)
 
 
@@ -163,7 +86,9 @@ def report(
     standard_output().print(escape_markup(str(path)), soft_wrap=True)
 
 
-def _run(settings: CompareSettings, export_best: Path | None = None, approval: Approval | None = None) -> Study:
+def run_comparison(
+    settings: CompareSettings, export_best: Path | None = None, approval: Approval | None = None
+) -> Study:
     """Show the results of an equal study that is finished, or run it and write its files; record it in MLflow."""
     _check(settings)
     with record_live(settings) as live:
@@ -185,47 +110,21 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
         study, folder, record = _compare(settings, inputs, live, approval)
     shown = rerun.spent_nothing(study) if held else study
     write_result(study_to_json(shown), settings.json_file, lambda: standard_output().print(render_study(shown)))
-    _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
-    _print(settings, f"  the results     {escape_markup(str(folder))}")
+    print_text(settings, f"\n  the report      {escape_markup(str(folder / REPORT_FILE))}")
+    print_text(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
         index = rerun.index_folder(settings, name)
         use = write_command(index, None, {}, "use", "--method", "METHOD")
-        _print(settings, f"  the index       {escape_markup(str(index))}")
-        _print(settings, f"  in your code    {escape_markup(use)}")
+        print_text(settings, f"  the index       {escape_markup(str(index))}")
+        print_text(settings, f"  in your code    {escape_markup(use)}")
     run = _record(study, settings, folder, record, live.parent)
     _print_export(study, settings, folder)
     if export_best is not None:
         _export_best(study, settings, export_best, run)
     if held:
-        _print(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
+        print_text(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
     if settings.methods is None and settings.json_file != "-":
-        _print(settings, f"\n{escape_markup(_describe_rest(study, settings))}")
-    return study
-
-
-def _compare_rankings(settings: CompareSettings, rankings: RunFileOptions) -> Study:
-    """Compare rankings in files, and write the files of the comparison."""
-    if rankings.qrels is None:
-        raise UsageError("--run needs the judgements that score the rankings: --qrels FILE")
-    allowed = {"k", "seed", "out", "json_file", "fail_below", "name"}
-    other = [name for name in given_values(settings) if name not in allowed]
-    if other:
-        flags = join_names([f"--{name.replace('_', '-')}" for name in sorted(other)])
-        raise UsageError(f"--run compares rankings as they are, so leave out {flags}.")
-    started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.perf_counter()
-    files = [Path(file) for file in rankings.run or ()]
-    folder = settings.out or rerun.RESULTS / folder_name(rankings.qrels.name)
-    require_writable(folder)
-    ignore = rankings.ignore_identical_ids
-    comparison = compare_runs(files, rankings.qrels, settings, settings.seed or 0, ignore_identical_ids=ignore)
-    name, seconds = settings.name or comparison.dataset.name, round(time.perf_counter() - clock, 3)
-    study = Study(name, (comparison,), _command(sys.argv[1:]), started, seconds)
-    rerun.remove_records(folder)
-    save_results(study, folder)
-    save_report(study, folder / rerun.REPORT_FILE)
-    write_result(study_to_json(study), settings.json_file, lambda: standard_output().print(render_study(study)))
-    _print(settings, f"\n  the report      {escape_markup(str(folder / rerun.REPORT_FILE))}")
-    _print(settings, f"  the results     {escape_markup(str(folder))}")
+        print_text(settings, f"\n{escape_markup(_describe_rest(study, settings))}")
     return study
 
 
@@ -247,7 +146,7 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
     index = settings.index or default_index(comparison.dataset.name)
     command = write_command(index, None, {}, "export", "--results", folder, "--out", "retriever")
     for what, line in _suggest_exports(comparison, command):
-        _print(settings, f"  {what:15} {escape_markup(line)}")
+        print_text(settings, f"  {what:15} {escape_markup(line)}")
 
 
 def _suggest_exports(comparison: Comparison, command: str) -> list[tuple[str, str]]:
@@ -278,27 +177,21 @@ def _compare(
     """Run the study and write its files; return it with their folder and the record for the next run."""
     if settings.trace:
         trace_to_tracker()
-    study = run_study(settings, _command(sys.argv[1:]), live.watch, partial(approve, approval=approval))
+    study = run_study(settings, shorten_command(sys.argv[1:]), live.watch, partial(approve, approval=approval))
     folder = rerun.results_folder(settings, study.name)
     replaced = rerun.describe_replaced(folder, study)
     if replaced is not None:
         print_note(f"{folder} held results of {replaced}, which these replace; --out DIR keeps both")
-    rerun.remove_records(folder)
+    remove_records(folder)
     results = save_results(study, folder)
-    save_report(study, folder / rerun.REPORT_FILE)
+    save_report(study, folder / REPORT_FILE)
     return study, folder, rerun.record_finished(settings, inputs, study, folder, results)
-
-
-def _command(arguments: Sequence[str]) -> str:
-    """Return the command line, with absolute paths shortened to their last part because reports may be shared."""
-    shortened = [Path(argument).name if os.path.isabs(argument) else argument for argument in arguments]
-    return shlex.join(["ragindex", *shortened])
 
 
 def _check(settings: CompareSettings) -> None:
     """Raise errors about outputs and index before the work starts, not after it."""
     json_destination(settings.json_file)
-    require_writable(settings.out or rerun.RESULTS)
+    require_writable(settings.out or RESULTS)
     if settings.all_corpora() == [None] and settings.index is not None:
         require_manifest(settings.index)
 
@@ -310,10 +203,10 @@ def _export_best(study: Study, settings: CompareSettings, out: Path, run: str | 
     compared = find_compared(study.comparisons[0], None)
     index = settings.index or default_index(study.comparisons[0].dataset.name)
     written = export_compared(compared, index, out, pack=True)
-    _print(settings, f"  the best        {escape_markup(f'{written.path}: {compared.result.label}, packed')}")
+    print_text(settings, f"  the best        {escape_markup(f'{written.path}: {compared.result.label}, packed')}")
     uri = None if run is None else log_retriever(tracking_uri(), run, compared.result.label, written.path)
     if uri is not None:
-        _print(settings, f'                  mlflow.pyfunc.load_model("{escape_markup(uri)}").predict(["…"])')
+        print_text(settings, f'                  mlflow.pyfunc.load_model("{escape_markup(uri)}").predict(["…"])')
 
 
 def _record(
@@ -333,11 +226,5 @@ def _record(
         if record is not None:
             tracked = {**record.tracked, store: run}
             rerun.write_record(settings, folder, record.model_copy(update={"tracked": tracked}))
-    _print(settings, f"  the runs        {escape_markup(describe_tracker())}")
+    print_text(settings, f"  the runs        {escape_markup(describe_tracker())}")
     return run
-
-
-def _print(settings: CompareSettings, text: str) -> None:
-    """Print text unless JSON goes to standard output."""
-    if settings.json_file != "-":
-        standard_output().print(text, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragindex.cli.approval import Approval, approve, estimates_to_json, render_estimates
+from ragindex.cli.approval import approve, estimates_to_json, render_estimates
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -19,7 +19,7 @@ from ragindex.cli.console import (
     write_result,
 )
 from ragindex.cli.option_groups import with_groups
-from ragindex.cli.options import JsonOption, YesOption
+from ragindex.cli.options import Approval, JsonOption, YesOption
 from ragindex.corpus import describe_left_out, read_selected
 from ragindex.estimate import require_model
 from ragindex.index.manifest import require_apart

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ragindex._util.text import first_names
-from ragindex.cli.approval import Approval, ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -19,12 +19,10 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import Approval, ConsentFlags, JsonOption
 from ragindex.errors import GateFailedError, GateUndecidedError, QuestionError, StoreError, UsageError
 from ragindex.index.renames import read_renames
-from ragindex_eval.cli.settings_options import OPENING, READING, option_of, settings_group
-from ragindex_eval.format import about_questions, join_names
-from ragindex_eval.gate import (
+from ragindex_eval.choose.gate import (
     Gate,
     QuestionScores,
     judge_gate,
@@ -32,6 +30,8 @@ from ragindex_eval.gate import (
     scores_of,
     write_junit,
 )
+from ragindex_eval.cli.settings_options import OPENING, READING, option_of, settings_group
+from ragindex_eval.format import about_questions, join_names
 from ragindex_eval.results.model import describe_failed
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison

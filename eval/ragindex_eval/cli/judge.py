@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ragindex._util.distribution import require_all_installed
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import Approval, ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     command_tally,
@@ -23,17 +23,17 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import Approval, ConsentFlags, JsonOption
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
 from ragindex_eval.cli.settings_options import OPENING, READING, list_reading_options, settings_group
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
-from ragindex_eval.judge.mlflow_run import track_judging
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
 from ragindex_eval.judge.pool import Pool
 from ragindex_eval.judge.prepare import estimate_judging, prepare_pool, read_model_run
 from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
+from ragindex_eval.mlflow.decisions import track_judging
 from ragindex_eval.run.experiment import default_index, load_dataset
 from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings, make_settings

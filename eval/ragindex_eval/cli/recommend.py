@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ragindex._util.workers import use_workers
-from ragindex.cli.approval import ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -23,11 +23,15 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import ConsentFlags, JsonOption
 from ragindex.errors import BudgetError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, write_command
+from ragindex_eval.choose.candidates import DEFAULT, choose_candidates
+from ragindex_eval.choose.recommend import recommend
+from ragindex_eval.choose.recommendation import LARGER_BUDGET, Progress, Recommendation, RecommendRules, make_rules
+from ragindex_eval.choose.show import describe_standing, render_recommendation
 from ragindex_eval.cli.settings_options import (
     OPENING,
     READING,
@@ -38,13 +42,8 @@ from ragindex_eval.cli.settings_options import (
 )
 from ragindex_eval.format import join_names
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.mlflow_tracking import describe_tracker
-from ragindex_eval.recommend.candidates import DEFAULT, choose_candidates
-from ragindex_eval.recommend.mlflow_run import track_recommendation
-from ragindex_eval.recommend.recommend import Progress, recommend
-from ragindex_eval.recommend.rules import RecommendRules, make_rules
-from ragindex_eval.recommend.show import describe_standing, render_recommendation
-from ragindex_eval.recommend.values import LARGER_BUDGET, Recommendation
+from ragindex_eval.mlflow.decisions import track_recommendation
+from ragindex_eval.mlflow.tracking import describe_tracker
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.experiment import default_index, load_dataset

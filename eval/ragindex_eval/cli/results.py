@@ -13,15 +13,14 @@ from ragindex.cli.options import JsonOption
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.format import percent, shown
 from ragindex_eval.report.sections.table import metrics_shown
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import RESULTS, load_results
 from ragindex_eval.results.model import Comparison, SavedHit, headline_metric
-from ragindex_eval.results.question_results import (
+from ragindex_eval.results.questions import (
     QuestionAnswer,
     QuestionResult,
     find_question_result,
     list_question_results,
 )
-from ragindex_eval.run.rerun import RESULTS
 
 _QUESTION, _TITLE = 60, 60  # characters
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ragindex._util.durable_files import write_file
-from ragindex.cli.approval import ConsentFlags, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
@@ -21,12 +21,13 @@ from ragindex.cli.console import (
 )
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
-from ragindex.cli.options import JsonOption
+from ragindex.cli.options import ConsentFlags, JsonOption
 from ragindex.corpus.judgements import question_id
 from ragindex.index.manifest import read_manifest, write_command
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 from ragindex.types import Query
+from ragindex_eval.choose.tune import METHOD, Tuned, make_method, tune
 from ragindex_eval.cli.settings_options import OPENING, READING, DataArgument, list_reading_options, settings_group
 from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.score import list_judged
@@ -35,7 +36,6 @@ from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.experiment import default_index, load_dataset
 from ragindex_eval.run.notes import describe_naming, list_file_notes
 from ragindex_eval.run.settings import CompareSettings
-from ragindex_eval.run.tune import METHOD, Tuned, make_method, tune
 
 
 @with_groups

@@ -346,11 +346,15 @@ def _list_gold_values(gold: Gold) -> list[Any]:
 def read_judged_questions(folder: Path, finder: DocumentFinder, problems: Problems) -> Iterator[DatasetQuestion]:
     """Yield the questions of a folder of judgements; documents graded 1 and 2 are gold, with these grades.
 
-    Raises DataError if the folder cannot be read. Judgements of documents that are not in the corpus are problems.
+    A judgement under the id that a document has now replaces those under earlier ids. Raises DataError if the folder
+    cannot be read. Judgements of documents that are not in the corpus are problems.
     """
     for id, judgement in read_judgements(folder).items():
         relevant = [judged for judged in judgement.grades.items() if judged[1] > 0]
-        grades = dict(problems.each(partial(_require_known, id, folder, finder), relevant))
+        followed = dict(problems.each(partial(_require_known, id, folder, finder), relevant))
+        spelled = {find_spelling(name, finder.ids): grade for name, grade in judgement.grades.items()}
+        current = {name: grade for name, grade in spelled.items() if name is not None}
+        grades = {name: grade for name, grade in {**followed, **current}.items() if grade > 0}
         yield DatasetQuestion(judgement.text, Gold(frozenset(grades), source_id=id, grades=grades))
 
 

@@ -4,7 +4,7 @@ Gold documents say which documents answer a question; evidence says where. Wheth
 over any chunking.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import regex
@@ -88,21 +88,28 @@ _WORD = regex.compile(r"\S+")
 
 
 def find_evidence(
-    written: Iterable[str], doc_ids: Iterable[str], documents: Mapping[str, Document], item: Item
+    written: Iterable[str],
+    doc_ids: Iterable[str],
+    documents: Mapping[str, Document],
+    item: Item,
+    follow: Callable[[str], str | None] = lambda id: None,
 ) -> tuple[EvidencePlace, ...]:
     """Return the places that quotes and offsets name.
 
     A quote is a text that stands once in the gold documents `doc_ids`, whatever white space stands between its words.
-    Offsets are `DOCUMENT:START-END`, in characters of a gold document's text. Raises DataError otherwise.
+    Offsets are `DOCUMENT:START-END`, in characters of a gold document's text; `follow` returns the id that a document
+    has now by the one that it had before, if any. Raises DataError otherwise.
     """
     gold = {id: documents[id] for id in sorted(doc_ids) if id in documents}
-    return tuple(_find_place(quote.strip(), gold, item) for quote in written if quote.strip())
+    return tuple(_find_place(quote.strip(), gold, item, follow) for quote in written if quote.strip())
 
 
-def _find_place(quote: str, gold: Mapping[str, Document], item: Item) -> EvidencePlace:
+def _find_place(
+    quote: str, gold: Mapping[str, Document], item: Item, follow: Callable[[str], str | None]
+) -> EvidencePlace:
     offsets = _OFFSETS.fullmatch(quote)
-    id = offsets and find_spelling(offsets["document"], gold)
-    if offsets is not None and id is not None:
+    id = offsets and (find_spelling(offsets["document"], gold) or follow(offsets["document"]))
+    if offsets is not None and id is not None and id in gold:
         document, start, end = gold[id], int(offsets["start"]), int(offsets["end"])
         if not document.text[start:end].strip() or end > len(document.text):
             raise item.error(f"evidence inside the {len(document.text)} characters of {document.id!r}", repr(quote))

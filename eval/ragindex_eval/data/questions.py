@@ -354,7 +354,7 @@ def _build_gold(
         raise item.error("each document in one group of alternatives (a.md|a.pdf)", f"{repeated[0]!r} a second time")
     relevant = {id: grade for id, grade in grades.items() if grade}
     graded = relevant if any(value > 1 for value in relevant.values()) else {}
-    places = find_evidence(evidence, relevant, finder.ids, item)
+    places = find_evidence(evidence, relevant, finder.ids, item, finder.follow)
     twins = {other: id for other, id in stands.items() if id in relevant}
     return Gold(
         frozenset(relevant),

@@ -65,8 +65,11 @@ def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
     """Return the scores or grades of a file by query and document."""
     collected: dict[str, dict[str, float]] = {}
     for line, query, document, written in _read_entries(path, value):
-        number = _parse_number(written)
-        if number is None:
+        try:
+            number = float(written)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number) or isinstance(written, bool):
             raise DataError(f"a finite number as {value}", repr(written)[:80], path=path, line=line)
         of_query = collected.setdefault(query, {})
         if document in of_query:
@@ -76,14 +79,6 @@ def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
     if not collected:
         raise DataError(f"queries, documents and {value}s", "an empty file", path=path)
     return collected
-
-
-def _parse_number(written: Any) -> float | None:
-    try:
-        number = float(written)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) and not isinstance(written, bool) else None
 
 
 def _read_entries(path: Path, value: str) -> Iterator[tuple[int | None, str, str, Any]]:
@@ -106,8 +101,8 @@ def _read_trec(text: str, path: Path, value: str) -> Iterator[tuple[int, str, st
     expected = "QUERY Q0 DOCUMENT RANK SCORE TAG" if value == "score" else "QUERY ITERATION DOCUMENT GRADE"
     place = 4 if value == "score" else 3
     for number, line in enumerate(text.split("\n"), start=1):
-        fields = [] if line.lstrip().startswith("#") else line.split()
-        if not fields:
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
             continue
         if len(fields) <= place:
             raise DataError(f"{expected} a line", repr(line[:80]), path=path, line=number)

@@ -17,8 +17,7 @@ import numpy as np
 
 from ragindex_eval.judge.pool import Pool, PooledQuestion
 from ragindex_eval.judge.session import Grades
-from ragindex_eval.results.model import Interval
-from ragindex_eval.stats.intervals import SampleArray
+from ragindex_eval.stats.intervals import Interval, SampleArray
 from ragindex_eval.stats.prediction_powered import FEWEST_JUDGED, PoweredMean, estimate_mean
 
 RECALL, PRECISION, JUDGED = "pool recall", "precision", "judged"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragindex._util import durable_files
+from ragindex._util.canonical import digest
 from ragindex.corpus.judgements import question_id
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document
@@ -30,11 +31,12 @@ Rankings = Mapping[str, Sequence[Sequence[SavedHit]]]
 
 @dataclass(frozen=True, slots=True)
 class PooledDocument:
-    """A document to judge: its title, and the passages of it that methods found."""
+    """A document to judge: its title, and the passages of it that methods found; `content` is a hash of its text."""
 
     id: str
     title: str
     passages: tuple[str, ...]
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def _first_documents(hits: Sequence[Sequence[str]], k: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PoolSource:
-    """What a pool was made from; `documents` and `questions` are hashes."""
+    """What a pool was made from; `documents` and `questions` are hashes, `contents` one of documents without ids."""
 
     methods: tuple[str, ...]
     encoder: str
@@ -69,6 +71,7 @@ class PoolSource:
     seed: int
     documents: str
     questions: str
+    contents: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,10 @@ def _pool_question(
     pooled = sorted({document for hits in named.values() for document in _first_documents(hits, source.depth)})
     random.Random(f"{source.seed} {id}").shuffle(pooled)  # noqa: S311  # an order, no secret
     documents = (
-        PooledDocument(one, held[one].title, _passages(held[one], found.values(), held, stands)) for one in pooled
+        PooledDocument(
+            document.id, document.title, _passages(document, found.values(), held, stands), _hash_content(document)
+        )
+        for document in map(held.__getitem__, pooled)
     )
     return PooledQuestion(id, text, tuple(documents), named)
 
@@ -151,6 +157,33 @@ def _passages(
     return tuple(text if len(text) <= LONGEST_PASSAGE else f"{text[:LONGEST_PASSAGE]} […]" for text in chosen)
 
 
+def hash_contents(documents: Iterable[Document]) -> str:
+    """Return a hash of the texts of documents, whatever their ids are."""
+    return digest(sorted(map(_hash_content, documents)))
+
+
+def _hash_content(document: Document) -> str:
+    return digest(content(document))
+
+
+def list_renamed(
+    pool: Pool, wanted: PoolSource, documents: Iterable[Document], renames: Mapping[str, str]
+) -> dict[str, str] | None:
+    """Return the new ids of pooled documents; None if the documents of the pool differ in more than their ids.
+
+    `renames` are the ids of `documents`, those that are `wanted` now, by the ids that they had before.
+    """
+    current = {document.id: document for document in documents}
+    same_contents = pool.source.contents != "" and pool.source.contents == wanted.contents
+    if not same_contents or current.keys().isdisjoint(renames.values()):
+        return None
+    pooled = {document.id: document.content for question in pool.questions for document in question.documents}
+    ids = {id: renames.get(id, id) for id in pooled}
+    if any(ids[id] not in current or _hash_content(current[ids[id]]) != pooled[id] for id in pooled):
+        return None
+    return {old: id for old, id in ids.items() if old != id}
+
+
 # ---------------------------------------------------------------- the file
 
 
@@ -175,7 +208,7 @@ def load_pool(folder: Path) -> Pool | None:
 def require_equal(source: PoolSource, wanted: PoolSource, folder: Path) -> None:
     """Raise UsageError if the pool of `folder` was made from something else than what is wanted now."""
     before, now = asdict(source), asdict(wanted)
-    other = [name for name in before if before[name] != now[name]]
+    other = [name for name in before if before[name] != now[name] and name != "contents"]  # documents have them
     if other:
         said = ", ".join(_describe_change(name, before[name], now[name]) for name in other)
         raise UsageError(
@@ -194,7 +227,11 @@ def _read_source(value: Mapping[str, Any]) -> PoolSource:
     return PoolSource(**{**value, "methods": tuple(value["methods"]), "ks": tuple(value["ks"])})
 
 
+def _read_document(value: Mapping[str, Any]) -> PooledDocument:
+    return PooledDocument(value["id"], value["title"], tuple(value["passages"]), value.get("content", ""))
+
+
 def _read_question(value: Mapping[str, Any]) -> PooledQuestion:
-    documents = (PooledDocument(one["id"], one["title"], tuple(one["passages"])) for one in value["documents"])
+    documents = (_read_document(document) for document in value["documents"])
     hits = {label: tuple(map(tuple, each)) for label, each in value["hits"].items()}
     return PooledQuestion(value["id"], value["text"], tuple(documents), hits)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ragindex._util import durable_files
 from ragindex._util.canonical import digest
+from ragindex._util.text import first_names, many
 from ragindex.accounting import ledger
 from ragindex.counting import Counting
 from ragindex.encoders.paid_vectors import remember_paid_questions
@@ -16,6 +17,7 @@ from ragindex.errors import DataError, UsageError
 from ragindex.estimate import Estimate, Pricing, price_calls
 from ragindex.estimate_left import find_payees, open_paid
 from ragindex.index.index import Index
+from ragindex.index.renames import read_renames
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
@@ -23,7 +25,16 @@ from ragindex.plugins import registry
 from ragindex.plugins.base import asks_service
 from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
 from ragindex_eval.judge.model_judge import JUDGE, MODEL_FOLDER, count_judgements, judge_pool
-from ragindex_eval.judge.pool import Pool, PoolSource, load_pool, make_pool, require_equal, save_pool
+from ragindex_eval.judge.pool import (
+    Pool,
+    PoolSource,
+    hash_contents,
+    list_renamed,
+    load_pool,
+    make_pool,
+    require_equal,
+    save_pool,
+)
 from ragindex_eval.results.model import MethodAnswer
 from ragindex_eval.run.answers import ask_method
 from ragindex_eval.run.ask import failure, reduce_retrieval
@@ -61,7 +72,7 @@ def prepare_pool(
         experiment = load_experiment(settings, bare, plan.schemes.values(), index)
         pool = load_pool(out)
         if pool is not None:
-            require_equal(pool.source, _describe_source(experiment, plan, depth), out)
+            _require_same_pool(pool, experiment, _describe_source(experiment, plan, depth), out, tell)
         else:
             pool = _make(experiment, plan, depth, tell)
             save_pool(pool, out)
@@ -118,6 +129,24 @@ def _make_by_rules(settings: CompareSettings, data: Dataset, schemes: Mapping[st
         return make_pool(source, [query.text for query in data.queries], data.corpus.documents, hits)
 
 
+def _require_same_pool(
+    pool: Pool, experiment: Experiment, wanted: PoolSource, out: Path, tell: Callable[[str], None]
+) -> None:
+    """Raise UsageError if the pool was made from something else. Documents that were renamed since keep their old ids.
+
+    Their judgements are saved under these, which `compare --questions` follows as other gold.
+    """
+    if pool.source.documents != wanted.documents:
+        renames = read_renames(experiment.index.folder)
+        renamed = list_renamed(pool, wanted, experiment.dataset.corpus.documents, renames)
+        if renamed is not None:
+            wanted = replace(wanted, documents=pool.source.documents)
+            if pairs := [f"{old} → {id}" for old, id in sorted(renamed.items())]:
+                number = many(len(pairs), "document")
+                tell(f"{number} of the pool, renamed since, can be judged further: {first_names(pairs)}")
+    require_equal(pool.source, wanted, out)
+
+
 def _describe_source(experiment: Experiment, plan: Plan, depth: int) -> PoolSource:
     index, dataset = experiment.index, experiment.dataset
     return PoolSource(
@@ -128,6 +157,7 @@ def _describe_source(experiment: Experiment, plan: Plan, depth: int) -> PoolSour
         index.seed,
         dataset_fingerprint(dataset.corpus, (), None),
         digest([query.text for query in dataset.queries]),
+        hash_contents(dataset.corpus.documents),
     )
 
 

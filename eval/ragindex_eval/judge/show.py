@@ -7,7 +7,7 @@ from ragindex._util.text import many
 from ragindex.cli.console import text_table
 from ragindex_eval.format import percent
 from ragindex_eval.judge.estimate import JUDGED, RECALL, JudgeAgreement, JudgedMethod, PoolEstimates
-from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.intervals import Interval
 from ragindex_eval.stats.prediction_powered import FEWEST_JUDGED
 
 _COLUMNS = ("metric", "method", "%", "95 %", "judged", "bounds")

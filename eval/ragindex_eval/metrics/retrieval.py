@@ -79,7 +79,8 @@ def score_hits(
         scores[f"RR@{k}"] = next((1.0 / rank for rank, doc_id in enumerate(ranked, start=1) if doc_id in gold), 0.0)
         ideal = _discounted_gain(sorted(gold.values(), reverse=True)[:k])
         scores[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked) / ideal
-        scores[f"one_doc_R@{k}"] = _recall(standing(ranking(alone[:k]), twins), gold)
+        of_one = ranked if len(alone) == len(hits) else standing(ranking(alone[:k]), twins)
+        scores[f"one_doc_R@{k}"] = _recall(of_one, gold)
     return {name: scores[name] for name in metric_names(ks)}
 
 

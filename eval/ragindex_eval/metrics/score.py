@@ -1,11 +1,14 @@
 """Scores of the hits of one question against its gold documents."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ragindex.types import Query
-from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, gains
 from ragindex_eval.metrics import retrieval
+
+if TYPE_CHECKING:  # it imports the readers of documents, which rankings in files do not need
+    from ragindex_eval.data.datasets import Dataset
 
 
 def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, int]:
@@ -14,7 +17,7 @@ def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, i
     return {} if of_query is None else gains(of_query.doc_ids, of_query.grades)
 
 
-def list_judged(dataset: Dataset) -> tuple[Query, ...]:
+def list_judged(dataset: "Dataset") -> tuple[Query, ...]:
     """Return the questions that have gold documents, in their order."""
     return tuple(query for query in dataset.queries if judgements(dataset.gold, query.id))
 

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from ragindex._util import durable_files
 from ragindex.errors import StoreError
+from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.format import block, count_known, many, shown, without_folders
 from ragindex_eval.report.sections import (
     ablations,
@@ -38,7 +39,6 @@ from ragindex_eval.report.sections import (
     table,
 )
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.stats.first_sentence import state_conclusion
 
 _LONGEST_SENTENCE, _LONGEST_COMMAND = 1_500, 4_000  # characters
 _Section = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values

@@ -10,6 +10,8 @@ from ragindex._util.text import first_names
 from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex.types import Usage
+from ragindex_eval.conclusions.first_sentence import state_conclusion
+from ragindex_eval.conclusions.leaders import leaders
 from ragindex_eval.format import describe_lsa, many, short, shown
 from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write_tokens
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
@@ -18,8 +20,6 @@ from ragindex_eval.report.sections.published import PublishedFigures, PublishedR
 from ragindex_eval.report.sections.questions import describe_read_shares, find_missed
 from ragindex_eval.report.sections.table import meaning, metrics_shown
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult, Study, failed_on
-from ragindex_eval.stats.conclusions import leaders
-from ragindex_eval.stats.first_sentence import state_conclusion
 
 _SHOWN_REASONS = 3
 _SHOWN_DETAILS = 5

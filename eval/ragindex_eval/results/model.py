@@ -1,9 +1,23 @@
-"""Frozen values for the result of a comparison, and their conversion to the JSON that other programs read."""
+"""The one schema of results: frozen pydantic values of a comparison, written to JSON and read from it as declared.
 
+`RESULT_SCHEMA` is its version. `ragindex_eval.results.files` writes and reads the files.
+"""
+
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import fmean, stdev
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 
 from ragindex.index.figures import PartFigures
 from ragindex.types import Position, Query, Step, Usage
@@ -11,19 +25,24 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.format import count_known
 from ragindex_eval.metrics.answers import ANSWER_METRICS
 from ragindex_eval.metrics.evidence import TokensToRecall
-from ragindex_eval.metrics.tree_coverage import Coverage
-from ragindex_eval.results.finds_nothing import FindsNothing
-from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.results.published import PublishedComparison
-from ragindex_eval.results.question_plan import QuestionPlan
-from ragindex_eval.results.reader_results import ReaderAnswer, ReaderFacts, ReadingCosts
-from ragindex_eval.results.reader_results import costs as reading_costs
-
-Interval: TypeAlias = tuple[float, float]
-"""The low and the high end of a 95 % interval."""
+from ragindex_eval.results.records import (
+    NO_USAGE,
+    Coverage,
+    FindsNothing,
+    HoldoutResult,
+    PublishedComparison,
+    QuestionPlan,
+    ReaderAnswer,
+    ReaderFacts,
+    ReadingCosts,
+    ResultValue,
+    make_adapter,
+    mean_reading_costs,
+)
+from ragindex_eval.stats.intervals import Interval
 
 RESULT_SCHEMA = 7
-NO_USAGE = Usage()
+"""The version of the schema; it is increased when the meaning of a field changes."""
 UNKNOWN_USAGE = Usage(money=None)
 LATENCY = "latency_ms"
 COSTS = ("input_tokens", "output_tokens", "money")
@@ -32,11 +51,29 @@ NAMED, NOT_NAMED = "title named", "no title named"
 DIFFERENCE, RATIO = "difference of means", "ratio of geometric means"
 
 
-@dataclass(frozen=True, slots=True)
+def _write_usage(usage: Usage, known: bool = True) -> dict[str, float | None]:
+    """Return usage as JSON; money is null if it is unknown, and so are tokens of which nothing is `known`."""
+    return {**{name: getattr(usage, name) if known else None for name in COSTS}, "estimated": usage.estimated}
+
+
+def _read_usage(value: Any) -> Any:
+    """Return the usage of a JSON object, whose unknown tokens are null; any other value as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    known = {name: value[name] for name in COSTS if value[name] is not None or name == "money"}
+    return Usage(value.get("seconds", 0.0), **known, estimated=value.get("estimated", False))
+
+
+SavedUsage: TypeAlias = Annotated[Usage, PlainSerializer(_write_usage), BeforeValidator(_read_usage)]
+"""Tokens and money, as files hold them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class SavedHit:
     """The parts of a hit that metrics need; the first few also have title and beginning of the text.
 
-    `tokens` is the estimated number of tokens of its title and text.
+    `tokens` is the estimated number of tokens of its title and text. It is checked when it is read from a file, and not
+    when it is made, which happens ten thousand times.
     """
 
     id: str
@@ -49,7 +86,7 @@ class SavedHit:
 
 
 @dataclass(frozen=True, slots=True)
-class MethodAnswer:
+class MethodAnswer(ResultValue):
     """The hits of one method for one question; `error` is the reason if the method failed on it.
 
     `usage` is the cost of its LLM and paid encoder calls when they were first made, even if they came from the cache.
@@ -65,21 +102,22 @@ class MethodAnswer:
     calls: int = 0
     reading: ReaderAnswer | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Convert to a JSON object, without the fields that have their default values."""
+        value: dict[str, Any] = make_adapter(MethodAnswer).dump_python(self, mode="json", exclude_defaults=True)
+        return value
+
 
 @dataclass(frozen=True, slots=True)
-class Percentiles:
+class Percentiles(ResultValue):
     """Percentiles in milliseconds; None if no question was answered."""
 
     p50: float | None
     p95: float | None
 
-    def to_json(self) -> dict[str, float | None]:
-        """Convert to the JSON object `{"p50", "p95"}`."""
-        return {"p50": self.p50, "p95": self.p95}
-
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(ResultValue):
     """Latency of single questions at the largest k, over a sample: in total, and in encoder, store and method itself.
 
     `per_query` is the total time in milliseconds by query id, the median if a question was timed several times.
@@ -92,9 +130,9 @@ class Latency:
     encoder: Percentiles
     store: Percentiles
     own: Percentiles
-    per_query: Mapping[str, float]
+    per_query: Annotated[Mapping[str, float], Field(exclude=True)]
     taken: str = ""
-    reference: Mapping[str, float] = field(default_factory=dict)
+    reference: Annotated[Mapping[str, float], Field(exclude=True)] = field(default_factory=dict)
 
     @property
     def questions(self) -> int:
@@ -111,14 +149,19 @@ class Latency:
         """The standard deviation of the total times (of a sample) in milliseconds; None for fewer than two."""
         return stdev(self.per_query.values()) if len(self.per_query) > 1 else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to the JSON object `{"p50", "p95", "mean", "sd", "encoder": {…}, "store": {…}, "own": {…}, "taken"}`.
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the percentiles of the total time beside those of its parts, and `mean` and `sd` for readers."""
+        value = write(self)
+        total = value.pop("total")
+        return {**total, "mean": self.mean, "sd": self.sd, **value}
 
-        `mean` and `sd` are for readers of the file: they are computed from `per_query`.
-        """
-        split = {"encoder": self.encoder, "store": self.store, "own": self.own}
-        by_part = {name: value.to_json() for name, value in split.items()}
-        return {**self.total.to_json(), "mean": self.mean, "sd": self.sd, **by_part, "taken": self.taken}
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or "total" in value:
+            return value
+        return {**value, "total": {name: value[name] for name in ("p50", "p95")}}
 
 
 _NO_PERCENTILES = Percentiles(None, None)
@@ -126,7 +169,7 @@ NOT_TIMED = Latency(_NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCENTILES, _NO_PERCE
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetFacts:
+class DatasetFacts(ResultValue):
     """Size and identity of the dataset. `judged` questions have gold documents; means of metrics are over these.
 
     `documents` and `passages` are None if only rankings are known. `corpus_digest` is a hash of the documents,
@@ -151,18 +194,24 @@ class DatasetFacts:
         """Return how many documents and passages there are."""
         return f"{count_known(self.documents, 'document')}, {count_known(self.passages, 'passage')}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to a JSON object; `judged` is left out if every question is judged, and what is unknown."""
-        names = ("name", "format", "documents", "passages", "questions", "fingerprint")
-        known = (
-            name for name in ("corpus_digest", "questions_digest", "questions_file", "skipped") if getattr(self, name)
-        )
-        facts = {name: getattr(self, name) for name in (*names, *known)}
-        return facts if self.judged == self.questions else {**facts, "judged": self.judged}
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `judged` if every question is judged, and what is unknown."""
+        rare = ("corpus_digest", "questions_digest", "questions_file", "skipped")
+        left_out = {
+            *(name for name in rare if not getattr(self, name)),
+            *(["judged"] * (self.judged == self.questions)),
+        }
+        return {name: value for name, value in write(self).items() if name not in left_out}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        return {"judged": value["questions"], **value} if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True, slots=True)
-class Breakdown:
+class Breakdown(ResultValue):
     """Figures over one group of questions: `by` is "hops", "kind" or "title", `value` is the group.
 
     `usage` and `calls` are means over the group. "title" tells questions that name the title of a document that answers
@@ -175,25 +224,26 @@ class Breakdown:
     metrics: Mapping[str, float]
     ci95: Mapping[str, Interval]
     latency: Percentiles
-    usage: Usage
+    usage: SavedUsage
     calls: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to one element of the JSON field `breakdown`."""
-        intervals = {name: list(bounds) for name, bounds in self.ci95.items()}
-        return {
-            "by": self.by,
-            "value": self.value,
-            "questions": self.questions,
-            "metrics": dict(self.metrics),
-            "ci95": intervals,
-            "latency_ms": self.latency.to_json(),
-            "usage": {**_usage_to_json(self.usage, self.calls is not None), "calls": self.calls},
-        }
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value = write(self)
+        calls, latency = value.pop("calls"), value.pop("latency")
+        usage = {**_write_usage(self.usage, calls is not None), "calls": calls}
+        return {**value, LATENCY: latency, "usage": usage}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or LATENCY not in value:
+            return value
+        return {**value, "latency": value[LATENCY], "calls": value["usage"]["calls"]}
 
 
 @dataclass(frozen=True, slots=True)
-class MethodPair:
+class MethodPair(ResultValue):
     """Difference of two methods by one metric over the questions that both have, with its interval and test.
 
     `metric` is a quality metric or one of `MethodResult.costs`. `value` is the mean of `a` minus the mean of `b`. For
@@ -230,16 +280,15 @@ class MethodPair:
     def _turned(self, value: float) -> float:
         return 1.0 / value if self.statistic == RATIO else -value
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to one element of the JSON field `pairs`."""
-        bounds = None if self.ci95 is None else list(self.ci95)
-        named = {"a": self.a, "b": self.b, "metric": self.metric, "statistic": self.statistic}
-        tested = {"value": self.value, "ci95": bounds, "p": self.p, "p_adjusted": self.p_adjusted}
-        return {**named, "questions": self.questions, **tested}
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        value = write(self)
+        names = {name: value.pop(name) for name in ("a", "b", "metric")}
+        return {**names, "statistic": self.statistic, **value}
 
 
 @dataclass(frozen=True, slots=True)
-class MethodResult:
+class MethodResult(ResultValue):
     """Results of one method.
 
     - `answers`: by k; only at the largest k, unless the ranking of the method depends on k.
@@ -260,17 +309,17 @@ class MethodResult:
     label: str
     params: Mapping[str, Any]
     fingerprint: str
-    answers: Mapping[int, tuple[MethodAnswer, ...]]
-    per_query: Mapping[str, Mapping[str, float]]
+    answers: Annotated[Mapping[int, tuple[MethodAnswer, ...]], Field(exclude=True)]
+    per_query: Annotated[Mapping[str, Mapping[str, float]], Field(exclude=True)]
     metrics: Mapping[str, float]
     latency: Latency
-    parts: Mapping[str, PartFigures]
+    parts: Annotated[Mapping[str, PartFigures], Field(exclude=True)]
     ci95: Mapping[str, Interval] = field(default_factory=dict)
     breakdown: tuple[Breakdown, ...] = ()
-    spent: Usage = NO_USAGE
-    stages: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    spent: Annotated[Usage, Field(exclude=True)] = NO_USAGE
+    stages: Annotated[Mapping[str, Mapping[str, int]], Field(exclude=True)] = field(default_factory=dict)
     tokens_to_recall: Mapping[str, TokensToRecall] = field(default_factory=dict)
-    built: bool = True
+    built: Annotated[bool, Field(exclude=True)] = True
 
     @property
     def index_usage(self) -> Usage:
@@ -298,7 +347,7 @@ class MethodResult:
     @property
     def reading_costs(self) -> ReadingCosts | None:
         """Mean costs of reading per question, which `query_usage` does not include; None if nothing was read."""
-        return reading_costs([one.reading for one in self.final if one.reading is not None])
+        return mean_reading_costs([one.reading for one in self.final if one.reading is not None])
 
     @property
     def calls(self) -> float | None:
@@ -332,31 +381,46 @@ class MethodResult:
         """Total bytes of all parts on disk; None if they are unknown."""
         return sum(part.bytes for part in self.parts.values()) if self.built else None
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to one element of the JSON field `methods`."""
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the figures, with what follows from the answers and the parts; `files` writes the answers."""
+        value = write(self)
         parts = {
-            name: {"seconds": part.seconds, "bytes": part.bytes, "search": part.search, **_usage_to_json(part.usage)}
+            name: {"seconds": part.seconds, "bytes": part.bytes, "search": part.search, **_write_usage(part.usage)}
             for name, part in self.parts.items()
         }
+        reading = self.reading_costs
+        usage = {
+            "index": _write_usage(self.index_usage, self.built),
+            "spent": _write_usage(self.spent),
+            "query": {**_write_usage(self.query_usage, self.built), "calls": self.calls},
+            "stages": {task: dict(counts) for task, counts in self.stages.items()},
+            **({"reader": reading.to_json()} if reading else {}),
+        }
+        index = {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts}
+        own = {name: value.pop(name) for name in ("name", "label", "params", "metrics")}
+        measured = {LATENCY: value.pop("latency"), "index": index, "unanswered": len(self.failures), "usage": usage}
+        last = {name: value[name] for name in ("ci95", "tokens_to_recall", "breakdown", "fingerprint")}
+        return {**own, **measured, **last}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or "index" not in value:
+            return value
+        index, usage = value["index"], value["usage"]
+        parts = {
+            name: PartFigures(name, part["seconds"], part["bytes"], part["search"], _read_usage(part))
+            for name, part in index["parts"].items()
+        }
+        spent, built = _read_usage(usage["spent"]), index["seconds"] is not None
         return {
-            "name": self.name,
-            "label": self.label,
-            "params": dict(self.params),
-            "metrics": dict(self.metrics),
-            "latency_ms": self.latency.to_json(),
-            "index": {"seconds": self.index_seconds, "bytes": self.index_bytes, "parts": parts},
-            "unanswered": len(self.failures),
-            "usage": {
-                "index": _usage_to_json(self.index_usage, self.built),
-                "spent": _usage_to_json(self.spent),
-                "query": {**_usage_to_json(self.query_usage, self.built), "calls": self.calls},
-                "stages": {task: dict(counts) for task, counts in self.stages.items()},
-                **({"reader": read.to_json()} if (read := self.reading_costs) else {}),
-            },
-            "ci95": {name: list(bounds) for name, bounds in self.ci95.items()},
-            "tokens_to_recall": {name: one.to_json() for name, one in self.tokens_to_recall.items()},
-            "breakdown": [one.to_json() for one in self.breakdown],
-            "fingerprint": self.fingerprint,
+            **value,
+            "latency": value[LATENCY],
+            "parts": parts,
+            "spent": spent,
+            "stages": usage["stages"],
+            "built": built,
         }
 
 
@@ -392,13 +456,12 @@ def _first_reason(method: MethodResult) -> str:
     return next(iter([*method.failures.values(), *unread]), "").rstrip(".")[:300]
 
 
-def _usage_to_json(usage: Usage, known: bool = True) -> dict[str, float | None]:
-    """Convert usage to a JSON object; money is null if it is unknown, and so are tokens of which nothing is `known`."""
-    return {**{name: getattr(usage, name) if known else None for name in COSTS}, "estimated": usage.estimated}
+_RARE = ("coverage", "finds_nothing", "enough", "holdout", "published", "reader", "bounds")
+"""The fields of a comparison that most have not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(ResultValue):
     """Result of one comparison.
 
     - `methods`: sorted by the first metric, best first; `asked` holds their labels in the order given.
@@ -427,36 +490,36 @@ class Comparison:
 
     dataset: DatasetFacts
     encoder: str
+    store: str
+    seed: int
+    methods: tuple[MethodResult, ...]
+    failed: tuple[MethodResult, ...] = ()
+    asked: tuple[str, ...] = ()
+    pairs: tuple[MethodPair, ...]
+    ks: tuple[int, ...]
+    language: str
     encoder_id: str | None
     llm: str
-    store: str
-    language: str
-    seed: int
-    ks: tuple[int, ...]
-    queries: tuple[Query, ...]
-    gold: Mapping[str, Gold] | None
-    titles: Mapping[str, str]
-    methods: tuple[MethodResult, ...]
-    pairs: tuple[MethodPair, ...]
     notes: tuple[str, ...]
+    details: tuple[str, ...] = ()
     left_out: tuple[str, ...]
     environment: Mapping[str, str]
     fingerprint: str
+    coverage: Coverage | None = None
+    finds_nothing: tuple[FindsNothing, ...] = ()
+    enough: QuestionPlan | None = None
+    holdout: HoldoutResult | None = None
+    published: PublishedComparison | None = None
     reader: ReaderFacts | None = None
     bounds: tuple[MethodResult, ...] = ()
-    coverage: Coverage | None = None
-    asked: tuple[str, ...] = ()
-    failed: tuple[MethodResult, ...] = ()
-    details: tuple[str, ...] = ()
-    published: PublishedComparison | None = None
-    holdout: HoldoutResult | None = None
-    enough: QuestionPlan | None = None
-    near_gold: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    read_shares: Mapping[str, float] = field(default_factory=dict)
-    finds_nothing: tuple[FindsNothing, ...] = ()
-    paid: Usage | None = None
-    possibly_charged: float | None = 0.0
-    retries: int = 0
+    queries: Annotated[tuple[Query, ...], Field(exclude=True)]
+    gold: Annotated[Mapping[str, Gold] | None, Field(exclude=True)]
+    titles: Annotated[Mapping[str, str], Field(exclude=True)]
+    near_gold: Annotated[Mapping[str, Mapping[str, str]], Field(exclude=True)] = field(default_factory=dict)
+    read_shares: Annotated[Mapping[str, float], Field(exclude=True)] = field(default_factory=dict)
+    paid: Annotated[Usage | None, Field(exclude=True)] = None
+    possibly_charged: Annotated[float | None, Field(exclude=True)] = 0.0
+    retries: Annotated[int, Field(exclude=True)] = 0
     _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -478,40 +541,24 @@ class Comparison:
         pair = self._by_labels.get((a, b, metric))
         return self._by_labels[b, a, metric].turned() if pair is None else pair
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to the JSON of `--json`; RESULT_SCHEMA is increased when the meaning of a field changes."""
-        bounds = [bound.to_json() for bound in self.bounds]
-        return {
-            "schema": RESULT_SCHEMA,
-            "dataset": self.dataset.to_json(),
-            "encoder": self.encoder,
-            "store": self.store,
-            "seed": self.seed,
-            "methods": [method.to_json() for method in self.methods],
-            "failed": [method.to_json() for method in self.failed],
-            "asked": list(self.asked),
-            "pairs": [pair.to_json() for pair in self.pairs],
-            "ks": list(self.ks),
-            "language": self.language,
-            "encoder_id": self.encoder_id,
-            "llm": self.llm,
-            "notes": list(self.notes),
-            "details": list(self.details),
-            "left_out": list(self.left_out),
-            "environment": dict(self.environment),
-            "fingerprint": self.fingerprint,
-            "spent": {
-                **_usage_to_json(self.spent),
-                "possibly_charged": self.possibly_charged,
-                "retries": self.retries,
-            },
-            **({} if self.coverage is None else {"coverage": self.coverage.to_json()}),
-            **({"finds_nothing": [one.to_json() for one in self.finds_nothing]} if self.finds_nothing else {}),
-            **({} if self.enough is None else {"enough": self.enough.to_json()}),
-            **({} if self.holdout is None else {"holdout": self.holdout.to_json()}),
-            **({} if self.published is None else {"published": self.published.to_json()}),
-            **({} if self.reader is None else {"reader": self.reader.to_json(), "bounds": bounds}),
-        }
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the JSON of `--json`, without what was not measured; `files` writes questions and gold."""
+        value = write(self)
+        lost = {"possibly_charged": self.possibly_charged, "retries": self.retries}
+        spent = {"spent": {**_write_usage(self.spent), **lost}}
+        measured = {name: value.pop(name) for name in _RARE}
+        named = {name: part for name, part in measured.items() if (self.reader if name == "bounds" else part)}
+        return {"schema": RESULT_SCHEMA, **value, **spent, **named}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or "spent" not in value:
+            return value
+        spent = value["spent"]
+        lost = {name: spent[name] for name in ("possibly_charged", "retries") if name in spent}
+        return {**value, **lost, "paid": _read_usage(spent)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.types import Query
 from ragindex_eval.data.gold import Gold, own_documents
-from ragindex_eval.results.json_values import answer_from_json, answer_to_json
 from ragindex_eval.results.model import RESULT_SCHEMA, MethodAnswer
 
 
@@ -70,7 +69,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _write_lines(answers: Iterable[MethodAnswer]) -> bytes:
-    values = (json.dumps(answer_to_json(answer), ensure_ascii=False) for answer in answers)
+    values = (json.dumps(answer.to_json(), ensure_ascii=False) for answer in answers)
     return b"".join(map(durable_files.hash_line, values))
 
 
@@ -81,7 +80,7 @@ def _not_writable_error(path: Path, error: OSError) -> StoreError:
 def _parse(line: bytes) -> MethodAnswer | None:
     """Parse a line; None if it is damaged or was written by an earlier version."""
     try:
-        return answer_from_json(json.loads(durable_files.verify_line(line) or ""))
+        return MethodAnswer.from_json(json.loads(durable_files.verify_line(line) or ""))
     except ValueError:
         return None
 

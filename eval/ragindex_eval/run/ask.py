@@ -43,7 +43,7 @@ from ragindex.types import Hit, Query, Retrieval, Step, Usage
 from ragindex_eval.data.gold import Gold, own_documents
 from ragindex_eval.format import many
 from ragindex_eval.results.model import MethodAnswer, SavedHit
-from ragindex_eval.results.reader_results import ReaderAnswer
+from ragindex_eval.results.records import ReaderAnswer
 from ragindex_eval.run.answers_file import append_answers, delete_answers, find_answers
 from ragindex_eval.run.functions import FunctionMethod
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from ragindex._util.canonical import digest
 from ragindex.errors import UsageError
 from ragindex.types import Query
+from ragindex_eval.conclusions.differences import compare_methods, with_intervals
+from ragindex_eval.conclusions.questions import plan_questions
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.run_files import RunFile, read_qrels, read_run
 from ragindex_eval.format import many
@@ -27,8 +29,6 @@ from ragindex_eval.results.model import (
 )
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.settings import MeasureSettings
-from ragindex_eval.stats.enough import plan_questions
-from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 UNKNOWN = "unknown"
 

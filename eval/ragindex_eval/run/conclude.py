@@ -12,22 +12,18 @@ from ragindex.errors import QuestionError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.notes import list_part_details
 from ragindex.plugins import registry
+from ragindex_eval.conclusions.differences import compare_methods, with_intervals
+from ragindex_eval.conclusions.published import compare_published
+from ragindex_eval.conclusions.questions import measure_finds_nothing, plan_questions
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.metrics import retrieval, tree_coverage
+from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.holdout_result import HoldoutResult
-from ragindex_eval.results.model import (
-    NO_USAGE,
-    Comparison,
-    DatasetFacts,
-    MethodResult,
-    describe_failed,
-    sort_methods,
-)
-from ragindex_eval.results.reader_results import ReaderFacts
+from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, describe_failed, sort_methods
+from ragindex_eval.results.records import NO_USAGE, HoldoutResult, ReaderFacts
+from ragindex_eval.run import tree_coverage
 from ragindex_eval.run.environment import environment
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.functions import FunctionMethod
@@ -36,10 +32,6 @@ from ragindex_eval.run.notes import find_naming_questions, find_near_gold, list_
 from ragindex_eval.run.plan import Plan
 from ragindex_eval.run.scores import ScoredMethod, Scores, count_tokens_to_recall
 from ragindex_eval.run.settings import MeasureSettings
-from ragindex_eval.stats.enough import plan_questions
-from ragindex_eval.stats.finds_nothing import measure_finds_nothing
-from ragindex_eval.stats.published import compare_published
-from ragindex_eval.stats.tests import compare_methods, with_intervals
 
 
 def require_compared(scores: Scores) -> None:

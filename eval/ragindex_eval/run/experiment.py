@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import regex
-
 from ragindex._util.text import first_names, many
 from ragindex.corpus import Corpus, FileSelection
 from ragindex.errors import UsageError
@@ -25,6 +23,7 @@ from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import SpanReader
+from ragindex_eval.results.files import folder_name
 from ragindex_eval.run import read_answers
 from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.settings import CompareSettings, DataSettings, IndexAndModelSettings
@@ -108,11 +107,6 @@ def prepare_index(
 def default_index(dataset: str) -> Path:
     """Return the default folder of a dataset's index: ragindex-workspaces/NAME."""
     return Path("ragindex-workspaces", folder_name(dataset))
-
-
-def folder_name(name: str) -> str:
-    """Return a name with the characters that are unsafe in a folder name replaced."""
-    return str(regex.sub(r"[^\w.+-]", "-", name)).strip(".") or "data"
 
 
 def load_experiment(

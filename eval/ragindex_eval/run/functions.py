@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from pydantic import Field, PrivateAttr
 
 from ragindex.errors import QuestionError, UsageError
-from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Scheme
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Document, Hit, Query, Retrieval, Step
@@ -56,6 +55,8 @@ class FunctionMethod(Scheme):
         return ()
 
     def _open(self, index: OpenIndex) -> "FunctionRetriever":
+        from ragindex.index.index import Index  # takes a quarter of a second, and settings import this module
+
         if self._function is None or not isinstance(index, Index):
             raise UsageError(f"{self.name} is a function: it is compared in Python, and cannot be built or exported.")
         return FunctionRetriever(self.name, self._function, {document.id: document for document in index.documents})

@@ -12,6 +12,7 @@ from ragindex.llm.answer_question import parse_choice
 from ragindex.plugins.base import walk_plugins
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Document
+from ragindex_eval.conclusions.questions import FEWEST_OF_EACH
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
@@ -25,7 +26,6 @@ from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.plan import Method
-from ragindex_eval.stats.finds_nothing import FEWEST_OF_EACH
 
 _HITS = 10  # of each method on a question
 _MOST_SAMPLED = 2_000  # documents in all

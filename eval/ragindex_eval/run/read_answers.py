@@ -23,7 +23,7 @@ from ragindex.llm.answer_question import (
 from ragindex.llm.tasks import Failure, Task
 from ragindex.types import Query, Retrieval, Usage
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.results.reader_results import ReaderAnswer
+from ragindex_eval.results.records import ReaderAnswer
 
 
 @dataclass(frozen=True, slots=True)

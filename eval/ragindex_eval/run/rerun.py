@@ -31,18 +31,16 @@ from ragindex.errors import DataError, StoreError
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest
 from ragindex.llm.prices import PRICES_VARIABLE
 from ragindex.plugins import code_fingerprint, registry
-from ragindex_eval.results.load import load_results
-from ragindex_eval.results.model import NO_USAGE, MethodResult, Study
+from ragindex_eval.results.files import REPORT_FILE, RESULTS, folder_name, load_results
+from ragindex_eval.results.model import MethodResult, Study
+from ragindex_eval.results.records import NO_USAGE
 from ragindex_eval.run.ask import failure
 from ragindex_eval.run.environment import environment
-from ragindex_eval.run.experiment import default_index, folder_name
+from ragindex_eval.run.experiment import default_index
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.run.thresholds import parse_threshold, require_methods
 
 _QUESTIONS = "questions"
-REPORT_FILE = "report.html"
-RESULTS = Path("ragindex-results")
-"""The folder of results if `--out` names no other one."""
 _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
 """Settings that change no figure."""
 _PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
@@ -172,15 +170,6 @@ def describe_replaced(folder: Path, study: Study) -> str | None:
         ]
         return f"these questions {' '.join(said)}" if said else None
     return f"{many(questions, 'other question')} and {many(len(labels), 'method')}"
-
-
-def remove_records(folder: Path) -> None:
-    """Remove the records in a results folder, before its results are written anew. Raises StoreError."""
-    for path in folder.glob("inputs-*.json"):
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(f"{path} could not be removed: {error.strerror or error}.") from error
 
 
 def record_finished(

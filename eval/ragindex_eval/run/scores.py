@@ -17,13 +17,13 @@ from ragindex_eval.metrics import long_answers, retrieval
 from ragindex_eval.metrics.evidence import TokensToRecall, evidence_recall, recall_steps, tokens_to_recall
 from ragindex_eval.metrics.long_answers import SpanReader
 from ragindex_eval.metrics.score import judgements, score_question
-from ragindex_eval.results.model import Interval, MethodAnswer
+from ragindex_eval.results.model import MethodAnswer
 from ragindex_eval.run.answers import Answers, ask_method
 from ragindex_eval.run.ask import failure
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.plan import LeftOutMethod
-from ragindex_eval.stats.intervals import LEVEL
+from ragindex_eval.stats.intervals import LEVEL, Interval
 from ragindex_eval.stats.paired_tests import paired_interval
 
 Metrics = Mapping[str, Mapping[str, float]]

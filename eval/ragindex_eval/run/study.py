@@ -22,13 +22,14 @@ from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.published import require_published_data
 from ragindex_eval.metrics import answers
+from ragindex_eval.results.files import folder_name
 from ragindex_eval.results.model import Comparison, Study
 from ragindex_eval.run import latency
 from ragindex_eval.run.answers import answer_methods
 from ragindex_eval.run.bounds import read_bounds
 from ragindex_eval.run.conclude import conclude, make_results, require_compared
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import default_index, folder_name, load_dataset, load_experiment, prepare_index
+from ragindex_eval.run.experiment import default_index, load_dataset, load_experiment, prepare_index
 from ragindex_eval.run.holdout import confirm_best, load_holdout, require_usable
 from ragindex_eval.run.plan import Plan, make_plan
 from ragindex_eval.run.scores import ScoredMethod, Watch, score_methods

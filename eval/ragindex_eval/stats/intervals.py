@@ -20,9 +20,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ragindex_eval.results.model import Interval
-
 SampleArray: TypeAlias = NDArray[np.float64]
+"""One value per question."""
+Interval: TypeAlias = tuple[float, float]
+"""The low and the high end of a 95 % interval."""
 
 RESAMPLES = 10_000
 LEVEL = 0.05
@@ -78,11 +79,11 @@ def percentile_bounds(values: Sequence[float], percent: float, risk: float) -> t
 
     A bound is None if so many values have none: an upper bound of the 95th percentile takes 59 at a risk of 5 %.
     """
-    from scipy.stats import binom  # takes a second to import
+    from scipy import special  # takes a second to import
 
-    ordered, ranks = sorted(values), np.arange(1, len(values) + 1)
-    trials = (len(values), percent / 100)  # handed over each time: to freeze the distribution takes milliseconds
-    below, above = ranks[binom.sf(ranks - 1, *trials) >= 1 - risk], ranks[binom.cdf(ranks - 1, *trials) >= 1 - risk]
+    ordered, ranks, share = sorted(values), np.arange(1, len(values) + 1), percent / 100
+    below = ranks[special.bdtrc(ranks - 1.0, len(values), share) >= 1 - risk]
+    above = ranks[special.bdtr(ranks - 1.0, len(values), share) >= 1 - risk]
     return ordered[below[-1] - 1] if len(below) else None, ordered[above[0] - 1] if len(above) else None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragindex.parts.records import Doubles
+from ragindex_eval.stats.intervals import SampleArray
 
 L2 = 1e-3
 """The strength of the penalty on squared weights of standardized features, relative to the mean loss of a candidate."""
@@ -20,7 +20,7 @@ class JudgedCandidates:
     i counts for, "" if it counts for none.
     """
 
-    features: Doubles
+    features: SampleArray
     relevant: tuple[str, ...]
     ids: tuple[str, ...]
     gold: int
@@ -28,7 +28,7 @@ class JudgedCandidates:
 
 def fit_weights(
     judged: Sequence[JudgedCandidates], increasing: Sequence[bool], l2: float = L2
-) -> tuple[Doubles, float]:
+) -> tuple[SampleArray, float]:
     """Return the weights of the features and the intercept of P(relevant) = sigmoid(w · x + b).
 
     Weights of the features marked in `increasing` are at least 0. Each question counts alike, however many candidates
@@ -49,7 +49,7 @@ def fit_weights(
     scale[scale == 0] = 1.0
     scaled = features / scale
 
-    def loss(fitted: Doubles) -> tuple[float, Doubles]:
+    def loss(fitted: SampleArray) -> tuple[float, SampleArray]:
         logits = scaled @ fitted[:-1] + fitted[-1]
         errors = share * (1 / (1 + np.exp(-logits)) - relevant)
         value = float((share * (np.logaddexp(0, logits) - relevant * logits)).sum() + l2 * (fitted[:-1] ** 2).sum())
@@ -61,13 +61,13 @@ def fit_weights(
     return optimum.x[:-1] / scale, float(optimum.x[-1])
 
 
-def rank_candidates(judged: JudgedCandidates, weights: Doubles) -> list[int]:
+def rank_candidates(judged: JudgedCandidates, weights: SampleArray) -> list[int]:
     """Return the rows of the candidates, best first, equal scores by id."""
     scores = judged.features @ weights
     return sorted(range(len(judged.ids)), key=lambda row: (-scores[row], judged.ids[row]))
 
 
-def recall_at(judged: JudgedCandidates, weights: Doubles, ks: Sequence[int]) -> list[float]:
+def recall_at(judged: JudgedCandidates, weights: SampleArray, ks: Sequence[int]) -> list[float]:
     """Return the recall of relevant documents among the first k candidates, for each k."""
     order = rank_candidates(judged, weights)
     return [len({judged.relevant[row] for row in order[:k]} - {""}) / max(1, judged.gold) for k in ks]

@@ -18,12 +18,12 @@ loses much; their own variance does not show that, and the two added ones do. No
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragindex_eval.results.model import Interval
-from ragindex_eval.stats.intervals import LEVEL, RESAMPLES, SampleArray
+from ragindex_eval.stats.intervals import LEVEL, RESAMPLES, Interval, SampleArray
 
 _EQUAL = 1e-9  # differences smaller than this share of the values are rounding
 
@@ -133,16 +133,27 @@ def _augment(values: SampleArray, pairs: NDArray[np.intp], largest: float | None
 
 def _draw_joint_t(augmented: _Augmented, seed: int, resamples: int) -> SampleArray:
     """Return draws of the t values of all pairs were there no difference, of shape (resamples, pairs)."""
+    factor = _factorise(augmented.columns.T @ augmented.columns)
+    rank = factor.shape[1]
+    normal, _ = _draw_once(seed, resamples, rank)
+    scales = [_scale_draws(seed, resamples, rank, float(degrees)) for degrees in augmented.degrees]
+    return np.asarray(normal @ factor.T / np.stack(scales, axis=1))
+
+
+@lru_cache(maxsize=4)
+def _draw_once(seed: int, resamples: int, rank: int) -> tuple[SampleArray, SampleArray]:
+    """Return normal draws of shape (resamples, rank) and uniform ones: they are the same for each metric."""
+    generator = np.random.default_rng(seed)
+    return generator.standard_normal((resamples, rank)), generator.random(resamples)
+
+
+@lru_cache(maxsize=16)
+def _scale_draws(seed: int, resamples: int, rank: int, degrees: float) -> SampleArray:
+    """Return by what the draws are divided so that they are t distributed with these degrees of freedom."""
     from scipy import special  # takes a second to import
 
-    generator = np.random.default_rng(seed)
-    factor = _factorise(augmented.columns.T @ augmented.columns)
-    normal = generator.standard_normal((resamples, factor.shape[1])) @ factor.T
-    uniform = generator.random(resamples)
-    scales = {
-        float(degrees): np.sqrt(special.chdtri(degrees, uniform) / degrees) for degrees in np.unique(augmented.degrees)
-    }
-    return np.asarray(normal / np.stack([scales[float(degrees)] for degrees in augmented.degrees], axis=1))
+    _, uniform = _draw_once(seed, resamples, rank)
+    return np.asarray(np.sqrt(special.chdtri(degrees, uniform) / degrees))
 
 
 def _factorise(correlations: SampleArray) -> SampleArray:

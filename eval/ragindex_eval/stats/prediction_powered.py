@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragindex_eval.results.model import Interval
-from ragindex_eval.stats.intervals import LEVEL, SampleArray, log_odds_interval
+from ragindex_eval.stats.intervals import LEVEL, Interval, SampleArray, log_odds_interval
 
 FEWEST_JUDGED = 5
 """Questions that a person must have judged before there is an interval."""

@@ -1,7 +1,7 @@
 """Topics: what each passage is about, in a few words. Passages on the same topic need not share any word.
 
 SiReRAG clusters passages by topic to measure how much of the evidence that questions need such clusters bring
-together (eval/ragindex_eval/metrics/tree_coverage.py).
+together (eval/ragindex_eval/run/tree_coverage.py).
 """
 
 from collections import Counter

@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from ragindex.corpus.judgements import QUERIES_FILE, add_judgement, question_id, read_judgements
+from ragindex.index.renames import read_renames
 from ragindex.serve.collections import ServedCollection
 from ragindex.serve.guard import AnyKey, GuardedRoute, JudgeKey, ReadKey, ServiceNeeded, require_same_origin
 from ragindex.serve.keys import AccessKey, passing_documents
@@ -129,13 +130,18 @@ def save_judgement(service: Service, key: AccessKey, collection: str, question: 
 
 
 def read_grades(service: Service, key: AccessKey, collection: str, question: str) -> dict[str, int]:
-    """Return the grades by document that a question has, of documents that the key may see. Raises RagindexError."""
+    """Return the grades by document that a question has, of documents that the key may see. Raises RagindexError.
+
+    Grades of a document that was renamed since are those of its new id, unless that was judged too.
+    """
     searched = find_collection(service, key, collection)
     folder = _find_folder(searched)
     if not (folder / QUERIES_FILE).exists():
         return {}
     judged = read_judgements(folder).get(question_id(question))
-    grades = {} if judged is None else judged.grades
+    own = {} if judged is None else judged.grades
+    renames = read_renames(searched.spec.folder) if searched.spec.folder.is_dir() else {}
+    grades = {**{renames[id]: grade for id, grade in own.items() if id in renames}, **own}
     documents = searched.state.index.read(list(grades))
     passing = passing_documents(key.where, {document.id: document.metadata for document in documents})
     return {id: grade for id, grade in grades.items() if id in passing}

@@ -11,7 +11,7 @@ from ragindex.errors import MissingExtraError, UnknownNameError, UsageError
 from ragindex_eval import compare
 from ragindex_eval.data import datasets
 from ragindex_eval.result import Result
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from openai_server import drop
 from till import PAID, SAID, Till, billing, open_desk
 
 from ragindex_eval.cli import compare
-from ragindex_eval.mlflow_live import record_live
-from ragindex_eval.mlflow_tracking import track
-from ragindex_eval.results.load import load_results
+from ragindex_eval.mlflow.live import record_live
+from ragindex_eval.mlflow.tracking import track
+from ragindex_eval.results.files import load_results
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
 

@@ -10,8 +10,7 @@ from mlflow_database import all_runs
 from till import PAID, SAID, Till, billing, checked, open_desk
 
 from ragindex_eval.cli import judge, recommend
-from ragindex_eval.judge.mlflow_run import track_judging
-from ragindex_eval.recommend.mlflow_run import track_recommendation
+from ragindex_eval.mlflow.decisions import track_judging, track_recommendation
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another
 

@@ -8,8 +8,8 @@ from command_line import ragindex as run
 from empty_tracker import make_tracker
 
 import ragindex
-from ragindex_eval import mlflow_live, mlflow_tracking
 from ragindex_eval.cli import compare as command
+from ragindex_eval.mlflow import live, tracking
 
 QUESTION = "Which hill is highest?"
 
@@ -21,8 +21,8 @@ def test_the_best_method_is_an_mlflow_model(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))
     make_desk(tmp_path, monkeypatch)
-    monkeypatch.setattr(command, "track", mlflow_tracking.track)
-    monkeypatch.setattr(command, "record_live", mlflow_live.record_live)
+    monkeypatch.setattr(command, "track", tracking.track)
+    monkeypatch.setattr(command, "record_live", live.record_live)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", make_tracker(tmp_path))
     done = run(
         *("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid"),

@@ -7,7 +7,7 @@ from command_line import ragindex
 from project import ROOT
 from unrecorded import record_nothing
 
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 
 
 def test_a_study_runs_on_a_small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

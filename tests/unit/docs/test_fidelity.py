@@ -9,7 +9,7 @@ import pytest
 from project import ROOT
 
 from ragindex_eval.report.sections.published import tabulate_published
-from ragindex_eval.results.published import PublishedComparison
+from ragindex_eval.results.records import PublishedComparison
 from ragindex_eval.run.settings import read_settings
 
 MADE = runpy.run_path(str(ROOT / "docs" / "make_fidelity.py"))

@@ -2,12 +2,13 @@
 
 import re
 
+import pytest
 from project import ROOT
 
-CHOSEN = "sirerag(ranking=lifted)"  # on musique_train, whose figures the README reports
-README, GRIEVER, SIRERAG = (
-    (ROOT / name).read_text(encoding="utf-8")
-    for name in ("README.md", "docs/methods/griever.md", "docs/methods/sirerag.md")
+CHOSEN = "sirerag(ranking=lifted)"  # on musique_train, whose figures the page of results reports
+RESULTS, CHOOSING, GRIEVER, SIRERAG = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("results.md", "choosing-a-method.md", "methods/griever.md", "methods/sirerag.md")
 )
 
 
@@ -22,17 +23,16 @@ def notes(text: str) -> dict[str, str]:
     return {mark: " ".join(note.split()) for mark, note in found}
 
 
-def test_each_row_of_the_readme_has_its_mark_and_the_mark_its_note() -> None:
-    found = rows(README, CHOSEN)
-    assert len(found) == 2  # the figures, and the advice
-    assert {mark for row in found for mark in re.findall(r"[¹²³]", row)} == {"¹"}
-    assert all("¹" in row for row in found), found
-    assert "chosen" in notes(README)["¹"]
+@pytest.mark.parametrize("page", [RESULTS, CHOOSING], ids=["results", "choosing"])
+def test_row_of_a_chosen_preset_has_its_mark_and_the_mark_its_note(page: str) -> None:
+    (row,) = rows(page, CHOSEN)
+    (mark,) = re.findall(r"[¹²³]", row)
+    assert "chosen" in notes(page)[mark]
 
 
-def test_no_mark_is_without_a_note() -> None:
-    assert set(re.findall(r"[¹²³]", README)) == set(notes(README))
-    assert set(re.findall(r"[¹²³]", SIRERAG)) == set(notes(SIRERAG))
+@pytest.mark.parametrize("page", [RESULTS, CHOOSING, SIRERAG], ids=["results", "choosing", "sirerag"])
+def test_no_mark_is_without_a_note(page: str) -> None:
+    assert set(re.findall(r"[¹²³]", page)) == set(notes(page))
 
 
 def test_the_pages_of_methods_mark_them_too() -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ragindex_eval.results.model import Interval
+from ragindex_eval.stats.intervals import Interval
 
 _LARGEST, _SMALLEST = 1e15, 1e-12  # figures beyond these are no measurements, and their differences overflow
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from ragindex_eval.conclusions import leaders as conclusions
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.stats import conclusions
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from ragindex_eval.conclusions.leaders import FEW
 from ragindex_eval.format import many, shown, without_folders
 from ragindex_eval.results.model import Comparison, MethodResult, describe_failed
-from ragindex_eval.stats.conclusions import FEW
 
 _MAX_SENTENCES = 20
 _MAX_REASONS = 5

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from ragindex_eval.metrics.tree_coverage import Coverage
 from ragindex_eval.report.sections.table import Column
 from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.records import Coverage
 
 _COLUMNS = (
     Column("clusters", ""),

@@ -9,7 +9,8 @@ from ragindex_eval.format import many
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Dot, DotGroup, Figure, Point
 from ragindex_eval.report.sections.kinds import FEWEST, GROUPINGS, group_name
-from ragindex_eval.results.model import LATENCY, Breakdown, Comparison, Interval, MethodResult
+from ragindex_eval.results.model import LATENCY, Breakdown, Comparison, MethodResult
+from ragindex_eval.stats.intervals import Interval
 
 _MONEY = Axis("dollars a question (logarithmic)", log=True)
 _LATENCY = Axis("p50 latency, milliseconds a question (logarithmic)", log=True)

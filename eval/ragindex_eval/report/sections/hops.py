@@ -7,6 +7,9 @@ from statistics import fmean, median
 import numpy as np
 from markupsafe import Markup
 
+from ragindex_eval.conclusions import differences as tests
+from ragindex_eval.conclusions import iterations as by_iteration
+from ragindex_eval.conclusions.iterations import IterativeMethod
 from ragindex_eval.format import many, percent
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Dot, DotGroup, Figure, svg
@@ -14,8 +17,6 @@ from ragindex_eval.report.sections.figures import Plot
 from ragindex_eval.report.sections.kinds import FEWEST, group_name
 from ragindex_eval.report.sections.table import Column
 from ragindex_eval.results.model import Comparison, MethodResult
-from ragindex_eval.stats import by_iteration, tests
-from ragindex_eval.stats.by_iteration import IterativeMethod
 
 _COLUMNS = (
     Column("mean", ""),

@@ -8,15 +8,15 @@ import numpy as np
 from markupsafe import Markup
 
 from ragindex.retrieval.trace import KEPT_IDS
+from ragindex_eval.conclusions import iterations as by_iteration
+from ragindex_eval.conclusions.iterations import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, IterativeMethod
 from ragindex_eval.format import many, percent, short, shown
 from ragindex_eval.report import plots
 from ragindex_eval.report.plots import Axis, Curve, Figure, svg
 from ragindex_eval.report.sections.figures import Plot
 from ragindex_eval.report.sections.table import Column, MetricCell, meaning
-from ragindex_eval.results.model import Comparison, Interval, MethodResult
-from ragindex_eval.stats import by_iteration
-from ragindex_eval.stats.by_iteration import ASKED, MS, TOKENS_READ, TOKENS_WRITTEN, IterativeMethod
-from ragindex_eval.stats.intervals import SampleArray, cost_interval, mean_interval
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.stats.intervals import Interval, SampleArray, cost_interval, mean_interval
 
 _MOST_CURVES = 7  # the most that one plot holds
 _WIDE_TICK = 10_000  # from this value on, tick labels are too wide

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ragindex_eval.conclusions.leaders import better, differ, differ_slightly
 from ragindex_eval.format import points, probability, short, signed
 from ragindex_eval.report.sections.table import metrics_shown
 from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, MethodPair
-from ragindex_eval.stats.conclusions import better, differ, differ_slightly
 
 _COSTS = {
     LATENCY: "Latency: how many times as long as, the geometric mean over the questions",

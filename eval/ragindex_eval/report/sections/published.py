@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from ragindex_eval.format import percent, points
-from ragindex_eval.results.model import Comparison, Interval
-from ragindex_eval.results.published import ComparedFigure, ComparedGain, PublishedComparison
+from ragindex_eval.results.model import Comparison
+from ragindex_eval.results.records import ComparedFigure, ComparedGain, PublishedComparison
+from ragindex_eval.stats.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)

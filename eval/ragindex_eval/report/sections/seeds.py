@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from ragindex_eval.format import percent, without_folders
 from ragindex_eval.report.sections.table import Column, meaning, metrics_shown
+from ragindex_eval.results import seeds as spread
 from ragindex_eval.results.model import Study
-from ragindex_eval.stats import seeds as spread
 
 
 @dataclass(frozen=True, slots=True)

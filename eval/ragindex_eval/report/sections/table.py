@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from ragindex_eval.conclusions.leaders import leaders, middle_k
 from ragindex_eval.format import percent, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS, select_shown
 from ragindex_eval.report.plots import svg
-from ragindex_eval.results.model import LATENCY, Comparison, Interval, Latency, MethodResult
-from ragindex_eval.stats.conclusions import leaders, middle_k
+from ragindex_eval.results.model import LATENCY, Comparison, Latency, MethodResult
+from ragindex_eval.stats.intervals import Interval
 
 _MEANINGS = {
     "R": "recall: the share of a question's gold documents in the first k hits",

@@ -18,7 +18,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with documents and questions; comparisons are not recorded (test_mlflow_live)."""
+    """A folder with documents and questions; comparisons are not recorded (tests/integration/eval/mlflow)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     record_nothing(monkeypatch, "the id of a run")

@@ -11,9 +11,9 @@ from made_comparisons import answered
 from ragindex.errors import UnknownNameError
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.result import Result
+from ragindex_eval.results.files import save_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
-from ragindex_eval.results.question_results import QuestionAnswer
-from ragindex_eval.results.save import save_results
+from ragindex_eval.results.questions import QuestionAnswer
 
 
 def found(query: str, *documents: str) -> MethodAnswer:

@@ -22,18 +22,18 @@ from ragindex.errors import DataError, UsageError
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
+from ragindex_eval.conclusions import iterations as by_iteration
 from ragindex_eval.data import gold_classes
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.export_compared import find_compared
 from ragindex_eval.metrics import retrieval
-from ragindex_eval.metrics.tree_coverage import count_coverage
 from ragindex_eval.report.sections import questions as questions_section
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit
 from ragindex_eval.run.bounds import GoldPassages
 from ragindex_eval.run.notes import find_near_gold
-from ragindex_eval.stats import by_iteration
+from ragindex_eval.run.tree_coverage import count_coverage
 
 GAIN = "stands in several documents: found with the first of them, and the others gain nothing"
 KS = (1, 2, 3, 5)

@@ -6,6 +6,9 @@ import pytest
 from command_line import ragindex
 from unrecorded import record_nothing
 
+from ragindex.corpus.judgements import add_judgement
+from ragindex_eval.data.datasets import read_dataset
+
 SUBJECTS = ("granite", "lantern", "meadow", "violin", "orchard", "chapel", "ferry", "harbour")
 NOTE = "questions name 1 renamed document: granite.md → stone.md"
 
@@ -56,6 +59,23 @@ def test_questions_follow_renamed_documents(indexed: bool, pages: Path) -> None:
     assert (own.code, NOTE in own.json["notes"]) == (0, True)
 
 
+def test_evidence_offsets_follow_renamed_documents(pages: Path) -> None:
+    """A span of a document is one of the same text under its new name."""
+    text = (pages / "granite.md").read_text()
+    start = text.index("near the old town")
+    rows = f"Where is the granite?,near the old town,granite.md,granite.md:{start}-{start + 17}\n"
+    Path("questions.csv").write_text(f"question,answer,documents,evidence\n{rows}")
+    before = ragindex("compare", *ASKED)
+    (pages / "granite.md").rename(pages / "stone.md")
+    done = ragindex("compare", *ASKED)
+    assert (before.code, done.code) == (0, 0), done.err
+    assert NOTE in done.json["notes"]
+    (own,), (renamed,) = (each.json["methods"] for each in (before, done))
+    measured = {name: value for name, value in own["metrics"].items() if name.startswith("evidence_R@")}
+    assert measured
+    assert measured.items() <= renamed["metrics"].items()
+
+
 def test_new_file_under_the_old_name_takes_the_id(pages: Path) -> None:
     ragindex("compare", *ASKED)
     (pages / "granite.md").rename(pages / "stone.md")
@@ -63,6 +83,21 @@ def test_new_file_under_the_old_name_takes_the_id(pages: Path) -> None:
     (pages / "granite.md").write_text("# Another page\n\nIt has nothing of the one before.")
     done = ragindex("compare", *ASKED)
     assert (done.code, NOTE in done.json["notes"]) == (0, False)
+
+
+@pytest.mark.parametrize(("grades", "gold"), [((2, 0), 0), ((0, 2), 2), ((2, 1), 1)])
+def test_judgement_under_the_new_name_is_the_later_one(grades: tuple[int, int], gold: int, pages: Path) -> None:
+    """A document that is judged again under its new id is not gold by its earlier grade."""
+    judged = Path("judged")
+    for question in ("Where is the granite?", "Which rock is it?"):
+        add_judgement(judged, question, "lantern.md", 1)
+    for id, grade in zip(("granite.md", "stone.md"), grades, strict=True):
+        add_judgement(judged, "Which rock is it?", id, grade)
+    (pages / "granite.md").rename(pages / "stone.md")
+    dataset = read_dataset(pages, questions=judged, list_renames=lambda corpus: {"granite.md": "stone.md"})
+    assert dataset.gold is not None
+    (of_rock,) = (dataset.gold[query.id] for query in dataset.queries if query.text == "Which rock is it?")
+    assert of_rock.grades.get("stone.md", 0) == gold
 
 
 def test_gate_follows_renamed_documents(pages: Path) -> None:

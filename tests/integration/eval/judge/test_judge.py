@@ -421,6 +421,48 @@ def test_a_pool_that_was_made_otherwise_is_refused() -> None:
     assert "documents have changed" in changed.err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("updated", [True, False])
+def test_session_goes_on_after_a_rename(updated: bool) -> None:
+    """Whether an update has seen the new name, or the session itself finds it."""
+    assert ragindex(*COMMAND).code == 0
+    pool = load_pool(Path("judged"))
+    assert pool is not None
+    session = JudgingSession(pool, Path("judged"), 2)
+    session.answer(2)
+    Path("notes/hill.md").rename(Path("notes/summit.md"))
+    if updated:
+        assert ragindex("update", "--index", "w").code == 0
+    done = ragindex(*COMMAND, "--json", "-")
+    assert done.code == 0, done.err
+    assert "1 document of the pool, renamed since, can be judged further: hill.md → summit.md" in done.err
+    assert load_pool(Path("judged")) == pool
+    again = JudgingSession(pool, Path("judged"), 2)
+    assert again.judged == 1
+    while (item := again.current()) is not None:
+        again.answer(2 if item.document.id == "hill.md" else 0)
+    compared = ragindex("compare", "notes", "--questions", "judged", "--methods", "bm25", "--index", "w", "--json", "-")
+    assert compared.code == 0, compared.err
+    assert "questions name 1 renamed document: hill.md → summit.md" in compared.json["notes"]
+
+
+def test_exchanged_names_are_another_pool() -> None:
+    """The texts are the same, but judgements of one document would be those of another."""
+    assert ragindex(*COMMAND).code == 0
+    for old, new in (("hill.md", "spare"), ("rivers/sarn.md", "hill.md"), ("spare", "rivers/sarn.md")):
+        Path("notes", old).rename(Path("notes", new))
+    assert "documents have changed" in ragindex(*COMMAND).err.splitlines()[-1]
+
+
+def test_pool_of_an_earlier_version_is_read(pooled: Done) -> None:
+    file = Path("judged/pool.json")
+    value = json.loads(file.read_text())
+    del value["source"]["contents"]
+    for document in (document for question in value["questions"] for document in question["documents"]):
+        del document["content"]
+    file.write_text(json.dumps(value))
+    assert ragindex(*COMMAND).code == 0
+
+
 def test_gold_is_not_read(built: None) -> None:
     done = ragindex(*COMMAND[:2], "questions.csv", *COMMAND[3:], "--json", "-")
     assert (done.code, done.json["by_person"]) == (0, 0)

@@ -18,16 +18,15 @@ from ragindex.corpus import Corpus
 from ragindex.corpus.chunking import Chunking, chunk
 from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS
 from ragindex.types import Document, Query, Retrieval, Step, Usage
+from ragindex_eval.conclusions import iterations as analysis
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import hops, iterations
 from ragindex_eval.report.sections.table import MetricCell
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
-from ragindex_eval.results.save import save_results
 from ragindex_eval.run.ask import answer_all
-from ragindex_eval.stats import by_iteration as analysis
 
 UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
 

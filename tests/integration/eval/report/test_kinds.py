@@ -14,7 +14,7 @@ from ragindex.types import Usage
 from ragindex_eval.report import page
 from ragindex_eval.report.sections import kinds
 from ragindex_eval.report.terminal import render_comparison
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, Study
 
 KINDS = ["single"] * 10 + ["two"] * 2

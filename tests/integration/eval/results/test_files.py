@@ -13,10 +13,9 @@ from ragindex.types import Document, Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.results.save import save_results
-from ragindex_eval.stats.seeds import study_to_json
+from ragindex_eval.results.seeds import study_to_json
 
 DOCUMENTS = (
     Document("anna", "Grey Anna", "Grey Anna is the highest hill of the north."),
@@ -75,6 +74,24 @@ def test_several_comparisons_each_have_a_folder(tmp_path: Path, comparison: Comp
     assert set(study_to_json(back)) == {"schema", "name", "comparisons", "spread"}
 
 
+def test_files_of_an_earlier_release_are_read_and_written_alike(tmp_path: Path) -> None:
+    """They have answers that were read, a holdout, published figures and trees."""
+    before = Path(__file__).parents[3] / "support/results_of_schema_7"
+    study = load_results(before)
+    (comparison,) = study.comparisons
+    assert [method.label for method in comparison.methods] == ["BM25", "Hybrid", "raptor", "b3"]
+    assert [bound.label for bound in comparison.bounds] == ["no-passages", "gold-passages"]
+    assert comparison.holdout is not None
+    assert comparison.published is not None
+    assert comparison.coverage is not None
+    assert comparison.methods[0].final[0].reading is not None
+    save_results(study, tmp_path)
+    files = [path.relative_to(before) for path in before.rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    for file in files:
+        assert (tmp_path / file).read_text("utf-8") == (before / file).read_text("utf-8"), file
+
+
 def test_what_is_no_result_is_an_error(tmp_path: Path, comparison: Comparison) -> None:
     with pytest.raises(DataError, match=r"study.json: expected a folder that ragindex compare --out wrote"):
         load_results(tmp_path)
@@ -94,6 +111,12 @@ def test_what_is_no_result_is_an_error(tmp_path: Path, comparison: Comparison) -
     value = json.loads((tmp_path / "out" / "comparison.json").read_text())
     del value["pairs"]
     (tmp_path / "out" / "comparison.json").write_text(json.dumps(value))
+    (tmp_path / "out" / "per_query.jsonl").write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"compare --out writes; found none under the key 'pairs'"):
+        load_results(tmp_path / "out")
+    (tmp_path / "out" / "comparison.json").write_text(json.dumps({**value, "pairs": [], "seed": "s"}))
+    with pytest.raises(DataError, match=r"found others \(seed: Input should be a valid integer"):
+        load_results(tmp_path / "out")
     (tmp_path / "out" / "per_query.jsonl").write_text("")
     with pytest.raises(
         DataError, match=r"expected the files that ragindex compare --out writes; found none under the key"

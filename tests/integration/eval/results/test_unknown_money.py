@@ -24,18 +24,17 @@ from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.prices import Prices
 from ragindex.stores.lancedb.store import LanceDB
 from ragindex.types import Usage
-from ragindex_eval import mlflow_values
+from ragindex_eval.conclusions.leaders import differ
+from ragindex_eval.mlflow.values import method_metrics
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections import figures
 from ragindex_eval.report.terminal import render_comparison
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, Study
-from ragindex_eval.results.reader_results import ReaderAnswer, costs
-from ragindex_eval.results.save import save_results
+from ragindex_eval.results.records import ReaderAnswer, mean_reading_costs
+from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import answers_file
 from ragindex_eval.run import ask as asking
-from ragindex_eval.stats.conclusions import differ
-from ragindex_eval.stats.seeds import study_to_json
 
 COUNT = 40
 
@@ -88,9 +87,9 @@ def read_back(folder: Path) -> list[float | None]:
 
 
 def tracker(folder: Path) -> list[float | None]:
-    logged = mlflow_values.method_metrics(comparison().method("unknown"))
+    logged = method_metrics(comparison().method("unknown"))
     assert logged["usage/query/input_tokens"] > 0
-    assert mlflow_values.method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
+    assert method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
     return [logged.get(f"usage/{phase}/money") for phase in ("index", "spent", "query")]
 
 
@@ -139,7 +138,7 @@ def test_a_sum_is_known_where_every_part_is(parts: list[float | None]) -> None:
     with ledger.record_calls() as tally:
         for money in parts:
             ledger.record_call(ledger.CallRecord("task", "model", input_tokens=1, money=money), 0.0)
-    read = costs([ReaderAnswer("", True, usage=Usage(money=money)) for money in parts])
+    read = mean_reading_costs([ReaderAnswer("", True, usage=Usage(money=money)) for money in parts])
     assert (tally.first.money is None) == unknown
     assert (sum((Usage(money=money) for money in parts), Usage()).money is None) == unknown
     assert tally.by_item().get(None, Usage()).money == tally.first.money

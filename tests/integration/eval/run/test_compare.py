@@ -24,14 +24,13 @@ from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query, Retrieval
+from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.terminal import render_comparison
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, method_file_name
 from ragindex_eval.results.model import Comparison, MethodResult, Percentiles, SavedHit
-from ragindex_eval.results.save import method_file_name
 from ragindex_eval.run import latency
-from ragindex_eval.stats.first_sentence import state_conclusion
 
 
 class ReadsK(Scripted):

@@ -11,7 +11,7 @@ import pytest
 from command_line import ragindex
 
 from ragindex_eval.data.run_files import read_run
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.settings import MeasureSettings

@@ -13,9 +13,8 @@ from ragindex.errors import BudgetError, UsageError
 from ragindex.index.index import Index
 from ragindex_eval.report import page as report
 from ragindex_eval.report.terminal import render_comparison
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Study
-from ragindex_eval.results.save import save_results
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import ragindex
 from ragindex.errors import DataError
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.report.sections.ablations import render_ablations
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 
 PIER = "# Pier\n\nThe old pier is shut.\n\n## Fees\n\nA berth costs nine crowns.\n\n## Tides\n\nA tide turns twice.\n"
 MILL = "# Mill\n\nThe mill grinds rye, and no berth is there.\n"

@@ -24,9 +24,9 @@ from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import Passages
 from ragindex.types import Document, Query, Retrieval
+from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.stats.first_sentence import state_conclusion
 
 
 class Asking(Scheme):

@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import ragindex_eval
 from ragindex.errors import ContractError, UsageError
 from ragindex_eval.report.page import render_report
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, Study
 
 TEXTS = {

@@ -13,9 +13,9 @@ from ragindex.accounting.ledger import CallRecord, record_call
 from ragindex.errors import ServiceError
 from ragindex.index.index import Index
 from ragindex.types import Query, Retrieval
+from ragindex_eval.conclusions.leaders import differ
 from ragindex_eval.results.model import LATENCY, Comparison
 from ragindex_eval.run import environment, latency
-from ragindex_eval.stats.conclusions import differ
 
 pytestmark = pytest.mark.usefixtures("all_rounds")
 

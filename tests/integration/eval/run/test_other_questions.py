@@ -17,14 +17,14 @@ from ragindex.types import Document, Query, Retrieval
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.report.page import render_report
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study
-from ragindex_eval.results.reader_results import ReaderAnswer
+from ragindex_eval.results.records import ReaderAnswer
+from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import experiment, scores
 from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import run_study
-from ragindex_eval.stats.seeds import study_to_json
 
 DOCUMENTS = (
     Document("mara", "Mara", "Mara left the valley in spring to find work. She never sang again."),

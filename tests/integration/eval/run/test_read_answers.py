@@ -25,17 +25,17 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.mlflow_values import metric_name
+from ragindex_eval.mlflow.values import metric_name
 from ragindex_eval.report import page as report
 from ragindex_eval.report.terminal import render_comparison
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study
-from ragindex_eval.results.reader_results import ReaderAnswer
+from ragindex_eval.results.records import ReaderAnswer
+from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import scores
 from ragindex_eval.run.bounds import GoldPassages
 from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.thresholds import parse_threshold, require_reached
-from ragindex_eval.stats.seeds import study_to_json
 
 TEXTS = {
     "anna": ("Grey Anna", "Grey Anna is the highest hill of the north."),

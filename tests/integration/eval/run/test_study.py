@@ -11,9 +11,9 @@ from openai_server import KEY, OpenAIServer
 from ragindex.errors import BudgetError, UsageError
 from ragindex.llm import openai_chat
 from ragindex_eval.results.model import Study
+from ragindex_eval.results.seeds import group_by_seed
 from ragindex_eval.run.settings import CompareSettings, CorpusSettings
 from ragindex_eval.run.study import run_study
-from ragindex_eval.stats.seeds import group_by_seed
 
 
 @pytest.fixture(autouse=True)

@@ -16,13 +16,13 @@ from unrecorded import record_nothing
 from ragindex.mlflow_tracing import TracingWarning
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.cli import compare
-from ragindex_eval.mlflow_tracking import TrackingWarning, track
+from ragindex_eval.mlflow.tracking import TrackingWarning, track
 
 COMPARE = ("compare", "notes", "--questions", "questions.csv", "--index", "c")
 LOGIN_ADDRESS = ADDRESSES["a user and a password"]
 pytestmark = pytest.mark.filterwarnings(
     "ignore",  # mlflow's dependencies deprecate one another
-    "always::ragindex_eval.mlflow_tracking.TrackingWarning",
+    "always::ragindex_eval.mlflow.tracking.TrackingWarning",
     "always::ragindex.mlflow_tracing.TracingWarning",
     "error::pytest.PytestUnhandledThreadExceptionWarning",
 )

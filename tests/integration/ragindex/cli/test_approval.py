@@ -13,8 +13,9 @@ from command_line import ragindex
 from till import PAID, SAID, Till, billing, open_desk
 
 from ragindex.accounting import ledger
-from ragindex.cli.approval import Approval, approve
+from ragindex.cli.approval import approve
 from ragindex.cli.console import ask_consent
+from ragindex.cli.options import Approval
 from ragindex.counting import NoEstimateError
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate

@@ -26,7 +26,7 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "read", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results", "update"),
+    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results", "update", "audit"),
 )
 
 

@@ -72,12 +72,30 @@ def test_an_update_reports_what_it_did(desk: Path) -> None:
         }
     ]
     assert (done["parts"], done["spent"]) == (["passages"], NOTHING_SPENT)
-    assert "bm25" in done["methods"]
+    assert done["methods"] == ["bm25"]
     hits = ragindex("search", "ferry", "--index", "w", "--method", "bm25", "--json", "-").json
     assert hits["hits"][0]["doc_ids"] == ["new.md"]
     outcome = read_outcome(desk / "w")
     assert outcome is not None
     assert outcome.failure == ""
+
+
+def test_report_names_no_method_that_only_asks_another(desk: Path) -> None:
+    """`ircot` and `self-ask` have no part beside those of their bases."""
+    ragindex("index", "notes", "--index", "w", "--methods", "dense")
+    (desk / "notes" / "new.md").write_text("# New\n\nThe ferry.", encoding="utf-8")
+    updated = ragindex("update", "--index", "w").out
+    assert "updated: bm25, composed, dense, hybrid (2 parts: passages, vectors)" in updated
+
+
+def test_notes_on_unchanged_sources_are_not_repeated(desk: Path) -> None:
+    (desk / "notes" / "map.png").write_bytes(b"\x89PNG")
+    note = "ignored: 1 picture (map.png)"
+    assert note in ragindex("index", "notes", "--index", "w", "--methods", "bm25").err
+    assert note not in ragindex("update", "--index", "w").err
+    (desk / "notes" / "new.md").write_text("# New\n\nThe ferry.", encoding="utf-8")
+    assert note in ragindex("update", "--index", "w", "--dry-run").err
+    assert note in ragindex("update", "--index", "w").err
 
 
 def test_only_named_methods_are_updated(desk: Path) -> None:

@@ -6,7 +6,9 @@ from unittest.mock import patch
 import pytest
 from command_line import ragindex
 
+from ragindex._util import durable_files
 from ragindex.encoders.lsa import LsaEncoder
+from ragindex.encoders.word_counts import WordCount
 from ragindex.index import fit_watch
 from ragindex.index.index import Index
 from ragindex.types import Document
@@ -59,6 +61,46 @@ def test_few_unknown_words_leave_the_fit(index: Index) -> None:
     assert index.encoder.check_words("ribosome") == {"ribosome": False}
 
 
+@pytest.mark.parametrize(("new", "refitted"), [(1, False), (4, True)])
+def test_new_passages_are_watched_apart(new: int, refitted: bool, index: Index) -> None:
+    """Their words are hardly of weight among all, and questions about them lose by the fit."""
+    documents = [Document(f"new{number}", "harbour", f"A {OTHERS[number]} near a harbour.") for number in range(new)]
+    index.add(documents)
+    before = index.encoder_id
+    with patch.object(fit_watch, "UNKNOWN_LIMIT", 0.1):  # of all words, 3 %; of those of the new ones, a third
+        refit = index.build().refit
+    assert (refit is not None) is refitted
+    assert (index.encoder_id != before) is refitted
+    if refit is not None:
+        assert refit.reason.endswith("% of the words of the 6% of the passages that came since")
+    state = index.fit_state()
+    assert state is not None
+    assert state.unknown_new == 0.0  # of few, or of none after a new fit
+
+
+def test_old_passages_that_enter_the_sample_are_not_new() -> None:
+    """The sample is full: where passages leave, others follow that are as old, behind the last one of then."""
+    with patch.object(fit_watch, "SAMPLED_PASSAGES", 3):
+        counts = {revision: WordCount(10, 1) for revision in ("a", "b", "d", "e")}
+        words = fit_watch.SampledWords(counts, frozenset({"a", "c", "d"}))
+        assert list(words.new) == ["b"]
+        assert words.unknown_new == 0.1
+    assert list(fit_watch.SampledWords(counts, frozenset({"a", "c", "d"})).new) == ["b", "e"]
+
+
+def test_counts_of_an_earlier_version_are_read(index: Index) -> None:
+    """They do not say which passages were fitted: all of then count as such."""
+    (file,) = (index.folder / "encoders").glob("*.words")
+    value = durable_files.load_hashed_json(file.read_bytes())
+    assert value is not None
+    del value["fitted"]
+    file.write_bytes(durable_files.dump_hashed_json(value))
+    fit = index.encoders.fit(index.encoder_id)
+    assert fit is not None
+    words = index.encoders.unknown_words(fit)
+    assert (len(words.counts), words.new) == (60, {})
+
+
 def test_sync_of_few_documents_looks_up_their_words_alone(index: Index) -> None:
     """Passages that stay were counted before, unless the counts are lost."""
     index.add(write_documents(SUBJECTS, 63, first=60))
@@ -67,16 +109,16 @@ def test_sync_of_few_documents_looks_up_their_words_alone(index: Index) -> None:
     assert lookup.call_count == 3
     fit = index.encoders.fit(index.encoder_id)
     assert fit is not None
-    words = index.encoders.unknown_words(fit).words
+    words = index.encoders.unknown_words(fit).total.words
     assert words > 63
     (counts,) = (index.folder / "encoders").glob("*.words")
     counts.write_bytes(counts.read_bytes()[:-9])
-    assert index.encoders.unknown_words(fit).words == 0
+    assert index.encoders.unknown_words(fit).total.words == 0
     index.add(write_documents(SUBJECTS, 64, first=63))
     with patch.object(LsaEncoder, "check_words", autospec=True, side_effect=LsaEncoder.check_words) as lookup:
         index.build()
     assert lookup.call_count == 64
-    assert index.encoders.unknown_words(fit).words > words
+    assert index.encoders.unknown_words(fit).total.words > words
 
 
 def test_what_was_paid_for_keeps_its_fit(index: Index) -> None:

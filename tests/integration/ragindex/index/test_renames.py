@@ -10,6 +10,7 @@ from till import PAID, billing, open_desk
 
 import ragindex as library
 from ragindex.encoders.lsa import LsaEncoder
+from ragindex.index import changes
 from ragindex.index.index import Index
 from ragindex.index.renames import find_renames, read_renames
 from ragindex.types import Document
@@ -155,3 +156,27 @@ def test_renamed_documents_are_not_paid_again(pages: Path, tmp_path: Path, monke
         assert len(done.json["changed"]["renamed"]) == 12
         assert list(till.receipts) in ([], [("/v1/embeddings", 1, 0)])  # a word, for the length of the vectors
         assert "This may cost" not in done.err
+
+
+def test_update_of_several_sources_looks_for_renames_once(
+    pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removals of all sources are announced before the first is written; that has found what was renamed."""
+    write_pages(tmp_path / "notes", ["note.md", "other.md"])
+    with Index.open(tmp_path / "w", create=True) as index:
+        index.replace(library.read(pages))
+        index.replace(library.read(tmp_path / "notes"), source="notes")
+        index.build("bm25")
+        (pages / "page3.md").rename(pages / "third.md")
+        (tmp_path / "notes" / "note.md").rename(tmp_path / "notes" / "moved.md")
+        searched = list[list[str]]()
+
+        def find(gone: Sequence[Document], new: Sequence[Document]) -> dict[str, str]:
+            searched.append([document.id for document in gone])
+            return find_renames(gone, new)
+
+        monkeypatch.setattr(changes, "find_renames", find)
+        report = index.update()
+        assert searched == [["page3.md"], ["notes/note.md"]]
+        assert report.changes.renamed == (("page3.md", "third.md"), ("notes/note.md", "notes/moved.md"))
+        assert read_renames(index.folder) == dict(report.changes.renamed)

@@ -7,11 +7,10 @@ import pytest
 from asking import PLANTED, compared, priced_server
 from mlflow_database import all_runs
 
-from ragindex_eval.mlflow_tracking import track
+from ragindex_eval.mlflow.tracking import track
 from ragindex_eval.report import page as report
-from ragindex_eval.results.load import load_results
+from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Study
-from ragindex_eval.results.save import save_results
 
 
 @pytest.mark.filterwarnings("ignore")  # mlflow's dependencies deprecate one another

@@ -16,7 +16,7 @@ from rerank_server import reranking
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore",  # mlflow's dependencies deprecate one another
-    "always::ragindex_eval.mlflow_tracking.TrackingWarning",
+    "always::ragindex_eval.mlflow.tracking.TrackingWarning",
     "always::ragindex.mlflow_tracing.TracingWarning",
     "error::pytest.PytestUnhandledThreadExceptionWarning",
 )

@@ -6,8 +6,8 @@ from typing import Any, get_args
 from ragindex.cli.option_groups import Group
 from ragindex.compare_options import CompareOptions
 from ragindex_eval.api import _COMMAND_ONLY
+from ragindex_eval.choose.recommendation import RecommendRules, make_rules
 from ragindex_eval.cli.settings_options import COMMON, options_group, settings_group
-from ragindex_eval.recommend.rules import RecommendRules, make_rules
 from ragindex_eval.run.settings import GROUPS, CompareSettings, given_values, make_settings
 
 

@@ -9,9 +9,9 @@ from made_comparisons import made
 
 from examples import examples
 from ragindex_eval.cli.compare import _find_quickest_leader, _suggest_exports
+from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.report.terminal import _cells, _metric_column
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.stats.first_sentence import state_conclusion
 
 
 def test_a_quicker_method_is_named_only_if_it_is_one_of_the_best_for_certain() -> None:

@@ -9,13 +9,13 @@ from bs4 import BeautifulSoup, Tag
 from made_comparisons import made
 
 from ragindex.types import Query, Step, Triple
+from ragindex_eval.conclusions.first_sentence import state_conclusion
+from ragindex_eval.conclusions.leaders import leaders
+from ragindex_eval.conclusions.questions import plan_questions
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report import page as report
 from ragindex_eval.report.sections.questions import find_missed
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit, Study
-from ragindex_eval.stats.conclusions import leaders
-from ragindex_eval.stats.enough import plan_questions
-from ragindex_eval.stats.first_sentence import state_conclusion
 
 FAR = {"best": [1.0] * 40, "near": [1.0] * 38 + [0.0] * 2, "far": [1.0] * 8 + [0.0] * 32}
 TIMES = {"best": [4.0, 6.0] * 20, "near": [4.0, 6.0] * 20, "far": [1.0, 1.5] * 20}

@@ -8,6 +8,7 @@ import pytest
 from command_line import QUESTIONS, TEXTS, write
 
 from ragindex.errors import StoreError
+from ragindex_eval.results.files import remove_records
 from ragindex_eval.run import rerun
 from ragindex_eval.run.settings import CompareSettings, make_settings
 
@@ -118,4 +119,4 @@ def test_record_that_cannot_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("inputs-1.json").write_text("{}")
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(StoreError, match=r"inputs-1\.json could not be removed: Operation not permitted"):
-        rerun.remove_records(Path())
+        remove_records(Path())

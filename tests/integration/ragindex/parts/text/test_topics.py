@@ -20,7 +20,8 @@ from ragindex.parts.text.topics import TOPIC, Topics
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
 from ragindex_baselines.dense import Dense
-from ragindex_eval.metrics.tree_coverage import Coverage, Grouping, measure_coverage
+from ragindex_eval.results.records import Coverage, Grouping
+from ragindex_eval.run.tree_coverage import measure_coverage
 
 TOWER = Document("a", "Lindau", "The tower of Lindau is an old lighthouse in Bavaria. Many visit it.", {"page": 3})
 SCHEME = Dense(over=Topics())

@@ -13,6 +13,7 @@ from served import DOCUMENTS, RunningServer, build_index, serving
 
 import ragindex
 from ragindex.corpus.judgements import JudgedQuestion, add_judgement, question_id, read_judgements
+from ragindex.index.renames import record_renames
 from ragindex.serve.keys import load_keyring
 
 READ, JUDGE, BOTH = "read-key-0123456789abcdef", "judge-key-0123456789abcdef", "both-key-0123456789abcdef"
@@ -154,6 +155,20 @@ def test_hostile_documents_are_text(tmp_path: Path) -> None:
     assert "javascript:" not in html
     ids = [attributes["data-document"] for tag, attributes in elements if tag == "li" and "data-document" in attributes]
     assert sorted(map(str, ids)) == sorted(one.id for one in HOSTILE)
+
+
+def test_grades_follow_renamed_documents(guarded: RunningServer) -> None:
+    """A document is shown with the grade of its earlier id, until it is judged under its own."""
+    folder = guarded.service.collections["docs"].spec.folder
+    add_judgement(folder / "judgements", QUESTION, "harbour", 1)
+    record_renames(folder, {"harbour": "ferry"}, set())
+    try:
+        with guarded.client(JUDGE) as client:
+            assert read_judged(client, QUESTION) == {"grades": {"ferry": 1}}
+            assert judge(guarded, JUDGE, guarded.url, document="ferry", grade=2).status_code == 201
+            assert read_judged(client, QUESTION) == {"grades": {"ferry": 2}}
+    finally:
+        (folder / "renames.json").unlink()
 
 
 def test_a_judgement_is_saved_as_compare_reads_it(guarded: RunningServer, tmp_path: Path) -> None:

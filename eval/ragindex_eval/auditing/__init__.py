@@ -1,0 +1,1 @@
+"""Audits of results by others: what a printed table, ranking files and question files can and cannot show."""

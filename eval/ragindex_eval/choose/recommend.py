@@ -1,0 +1,236 @@
+"""A recommendation, from settings to the decision: price, try on a part of the corpus, build, race, confirm.
+
+The race decides after each block of questions, which come in an order drawn by the seed. Whatever was built and
+answered is kept in the index, so the same command goes on where it stopped, with more questions too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from ragindex.accounting import ledger
+from ragindex.encoders.paid_vectors import remember_paid_questions
+from ragindex.errors import UsageError
+from ragindex.llm.budget import parse_budget
+from ragindex.plugins import registry
+from ragindex.types import Query
+from ragindex_eval.choose.candidates import choose_candidates, price_within_rules, try_on_parts
+from ragindex_eval.choose.confirmation import confirm, split_questions
+from ragindex_eval.choose.costs import TIMED, build_candidates, time_candidates
+from ragindex_eval.choose.race import choose, find_pareto, more_questions, race_candidates, recall_interval
+from ragindex_eval.choose.recommendation import Candidate, Progress, Recommendation, RecommendRules
+from ragindex_eval.conclusions.questions import describe_more_questions
+from ragindex_eval.data.datasets import Dataset
+from ragindex_eval.format import many, percent, short
+from ragindex_eval.metrics.score import list_judged
+from ragindex_eval.run.conclude import describe_dataset
+from ragindex_eval.run.experiment import Experiment, default_index, load_experiment, prepare_index
+from ragindex_eval.run.holdout import (
+    Ledger,
+    RacedQuestions,
+    find_ledger,
+    hash_question,
+    load_holdout,
+    record_race,
+    require_usable,
+    use_holdout,
+)
+from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.stats.intervals import Interval, SampleArray
+from ragindex_eval.stats.race import betting_interval, count_level_questions
+
+
+def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
+    """Find a method within `rules.delta` of the best candidate that meets the constraints, the cheapest of these.
+
+    `progress` is told each step, and has what is known if the work is interrupted. Of 200 questions or more, a third is
+    kept apart to confirm the choice, unless there is a holdout of other questions.
+
+    Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of
+    `ragindex_eval.run.study.evaluate`.
+    """
+    with ledger.record_calls(paid_only=True) as paid:
+        found = _recommend(settings, rules, data, progress)
+    return replace(found, paid=paid.spent)
+
+
+def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
+    rules.require_metric(settings.k)
+    chosen_from = choose_candidates(settings)
+    folder = settings.index or default_index(data.name)
+    labels = [one.label for one in chosen_from]
+    require_usable(data, settings.holdout, folder, labels, reuse=settings.reuse_holdout)
+    uses = find_ledger(settings.questions, data, folder)
+    racing, kept = _split(data, uses, settings, rules)
+    _tell_of_questions(len(racing), rules, progress)
+    budget = parse_budget(settings.budget)
+    candidates = price_within_rules(chosen_from, data, folder, settings, rules, progress, budget)
+    schemes = [candidate.scheme for candidate in candidates]
+    timed = (query.text for query in racing[:TIMED])
+    with prepare_index(settings, data, None, budget) as index, remember_paid_questions(timed):
+        raced = tuple(hash_question(query.text) for query in racing)
+        new = not uses.path.exists()
+        record_race(uses, RacedQuestions(datetime.now(UTC).isoformat(timespec="seconds"), data.questions_file, raced))
+        if new:
+            progress.tell(
+                f"{uses.path} keeps which questions were raced on, so that none of these confirms a choice later"
+            )
+        candidates = try_on_parts(candidates, settings, rules, data, index, schemes, racing, progress.note)
+        experiment = load_experiment(settings, data, schemes, index)
+        sealed = load_holdout(experiment, settings.holdout)
+        built = build_candidates(candidates, experiment, rules, racing[: rules.block], progress)
+        entered = time_candidates(built, experiment, rules, racing, progress)
+        values, racers, race = race_candidates(entered, experiment, rules, racing, progress)
+        found = _conclude(racers, values, experiment, rules, (racing, kept), progress)
+        found = replace(found, race=race)
+        if sealed is not None:
+            sealed_uses = find_ledger(settings.holdout, data, index.folder)
+            return _use_sealed(found, sealed, rules, sealed_uses, progress, reuse=settings.reuse_holdout)
+        return _confirm(found, experiment, rules, kept, uses)
+
+
+def _use_sealed(
+    recommendation: Recommendation,
+    sealed: Experiment,
+    rules: RecommendRules,
+    ledger: Ledger,
+    progress: Progress,
+    *,
+    reuse: bool,
+) -> Recommendation:
+    """Return the recommendation with the choice and its rival on the holdout; an undecided one leaves it sealed."""
+    if recommendation.rival is None:
+        return recommendation
+    if not recommendation.decided:
+        progress.tell(f"{sealed.dataset.questions_file} stays sealed, to confirm a choice once one is made")
+        return recommendation
+    chosen, rival = (
+        (label, recommendation.candidate(label).scheme) for label in (recommendation.chosen, recommendation.rival)
+    )
+    return replace(
+        recommendation, holdout=use_holdout(sealed, chosen, rival, rules.metric, "recommend", ledger, reuse=reuse)
+    )
+
+
+def _confirm(
+    recommendation: Recommendation,
+    experiment: Experiment,
+    rules: RecommendRules,
+    queries: Sequence[Query],
+    uses: Ledger,
+) -> Recommendation:
+    """Return the recommendation with the choice on the questions kept apart; an undecided one leaves them unasked."""
+    if not queries or not recommendation.decided or recommendation.rival is None:
+        return recommendation
+    chosen, rival = recommendation.candidate(recommendation.chosen), recommendation.candidate(recommendation.rival)
+    return replace(recommendation, confirmation=confirm(chosen, rival, experiment, queries, rules, uses))
+
+
+def _split(
+    data: Dataset, uses: Ledger, settings: CompareSettings, rules: RecommendRules
+) -> tuple[list[Query], list[Query]]:
+    """Return the questions to race on and those kept apart. Raises UsageError if no question is judged."""
+    judged = list_judged(data)
+    if not judged:
+        raise UsageError(
+            "recommend needs questions with gold documents: --questions FILE.csv (question,answer,documents)"
+        )
+    # Statements about exactly these questions need an order that is random among all of them.
+    appended = rules.estimand == "population"
+    return split_questions(judged, settings.seed or 0, uses.raced(), keep=settings.holdout is None, appended=appended)
+
+
+def _tell_of_questions(questions: int, rules: RecommendRules, progress: Progress) -> None:
+    """Say before anything is built if the questions are too few to show that a method is good enough."""
+    needed = count_level_questions(rules.delta, rules.alpha)
+    if rules.estimand == "population" and questions < needed:
+        progress.note(
+            f"{many(questions, 'question')} show large differences only, so that the race is likely to end undecided; "
+            "then the last lines say about how many more would tell"
+        )
+
+
+# ---------------------------------------------------------------- conclude
+
+
+def _conclude(
+    candidates: Sequence[Candidate],
+    values: SampleArray,
+    experiment: Experiment,
+    rules: RecommendRules,
+    questions: tuple[Sequence[Query], Sequence[Query]],
+    progress: Progress,
+) -> Recommendation:
+    racing, kept = questions
+    racers = list(candidates[: values.shape[1]])
+    choice = choose(racers)
+    chosen, rival = racers[choice.chosen], None if choice.rival is None else racers[choice.rival]
+    population = len(racing) if rules.estimand == "questions" else None
+    difference: Interval | None = None
+    recall: Interval | None = None
+    if choice.rival is not None:
+        both = values[:, choice.chosen] - values[:, choice.rival]
+        difference = betting_interval(both[~np.isnan(both)], rules.alpha, population)
+    if rules.min_recall is not None and chosen.asked:
+        recall = recall_interval(values[:, choice.chosen], rules, len(racers), population)
+    everyone = [*racers, *candidates[values.shape[1] :]]
+    return Recommendation(
+        chosen=chosen.label,
+        decided=choice.accepted and not any(one.state == "budget" for one in everyone),
+        rival=None if rival is None else rival.label,
+        difference=difference,
+        cheaper=tuple(racers[at].label for at in choice.cheaper),
+        more_questions={racers[at].label: count for at, count in more_questions(values, racers, choice, rules).items()},
+        questions=len(racing),
+        candidates=tuple(everyone),
+        pareto=find_pareto(racers),
+        kept=len(kept),
+        questions_asked=sum(one.asked for one in everyone),
+        full=len(everyone) * len(racing),
+        steps=tuple(progress.steps),
+        would_change=describe_changes(everyone, chosen),
+        rules=rules.model_dump(mode="json"),
+        dataset=describe_dataset(experiment.index, experiment.dataset),
+        encoder=registry.label(experiment.index.encoders.plugin),
+        recall=recall,
+        tells_more=_describe_more(racers, values),
+    )
+
+
+def _describe_more(racers: Sequence[Candidate], values: SampleArray) -> str:
+    """Say how many more questions would tell the best of the remaining racers from the others, as `compare` says it."""
+    remaining = [at for at, racer in enumerate(racers) if racer.remains]
+    best = max(remaining, key=lambda at: racers[at].score or 0.0)
+    gaps = {racers[at].label: values[:, best] - values[:, at] for at in remaining if at != best}
+    rivals = {label: gap[~np.isnan(gap)].tolist() for label, gap in gaps.items()}
+    return describe_more_questions(racers[best].label, rivals, len(racers))
+
+
+def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tuple[str, ...]:
+    """Say which other rules would let another candidate be chosen."""
+    said = [
+        f"{candidate.label} may enter without {candidate.reason}"
+        for candidate in candidates
+        if candidate.state == "constraint"
+    ]
+    said += [
+        f"{candidate.label} was left out on a part of the corpus: {candidate.reason}"
+        for candidate in candidates
+        if candidate.state == "sub-corpus"
+    ]
+    said += [
+        f"{candidate.label} may be chosen with a larger --budget: {candidate.reason}"
+        for candidate in candidates
+        if candidate.state == "budget"
+    ]
+    better = [
+        candidate
+        for candidate in candidates
+        if candidate.label != chosen.label and candidate.remains and (candidate.score or 0.0) > (chosen.score or 0.0)
+    ]
+    for one in better:
+        gap = (one.score or 0.0) - (chosen.score or 0.0)
+        said.append(f"{one.label} scores {percent(gap)} points more so far: a --delta below {short(gap)} may prefer it")
+    return tuple(said)

@@ -1,0 +1,88 @@
+"""Comparison of a run with a published table: conditions, figures, and differences between methods."""
+
+import regex
+
+from ragindex_eval.data.published import PublishedTable
+from ragindex_eval.format import without_folders
+from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.records import (
+    ComparedCondition,
+    ComparedFigure,
+    ComparedGain,
+    FigureVerdict,
+    GainVerdict,
+    PublishedComparison,
+)
+from ragindex_eval.stats.intervals import Interval
+
+_RULES = "rules"
+
+
+def compare_published(comparison: Comparison, table: PublishedTable, data: str) -> PublishedComparison:
+    """Set the published figures on a data set beside those of a comparison, whose methods they name by label.
+
+    A condition is what the comparison ran with, not what its settings asked for. No figure is comparable unless every
+    stated condition is equal. Methods that the comparison lacks stand in the result as not measured.
+    """
+    conditions = tuple(
+        _compare_condition(comparison, *named_condition) for named_condition in table.conditions_on(data).items()
+    )
+    comparable = all(condition.equal for condition in conditions)
+    published = table.figures_on(data)
+    methods = {method.label: method for method in (*comparison.methods, *comparison.bounds)}
+    figures = []
+    for (label, metric), value in published.items():
+        here, bounds = _measured(methods.get(label), metric)
+        over = table.baseline_of(label)
+        base = None if over is None else published.get((over, metric))
+        gain = None if over is None or base is None else _compare_gain(comparison, label, over, metric, value - base)
+        verdict = judge_figure(value, here, bounds, comparable=comparable)
+        figures.append(ComparedFigure(label, metric, value, here, bounds, verdict, gain))
+    return PublishedComparison(table.source, data, conditions, table.unchecked, tuple(figures))
+
+
+def judge_figure(published: float, here: float | None, bounds: Interval | None, *, comparable: bool) -> FigureVerdict:
+    """Return the verdict on a figure; the ends of its interval belong to it."""
+    if here is None:
+        return "not measured"
+    if not comparable:
+        return "not comparable"
+    if bounds is None:
+        return "no interval"
+    return "within the interval" if bounds[0] <= published <= bounds[1] else "differs"
+
+
+def judge_gain(published: float, bounds: Interval | None) -> GainVerdict:
+    """Return whether a published difference has the sign of the difference here, whose interval is `bounds`."""
+    if bounds is None or bounds[0] <= 0.0 <= bounds[1]:
+        return "unclear"
+    return "agrees" if (published > 0.0) == (bounds[0] > 0.0) and published != 0.0 else "contradicts"
+
+
+def _measured(method: MethodResult | None, metric: str) -> tuple[float | None, Interval | None]:
+    return (None, None) if method is None else (method.metrics.get(metric), method.ci95.get(metric))
+
+
+def _compare_gain(comparison: Comparison, label: str, over: str, metric: str, published: float) -> ComparedGain:
+    try:
+        pair = comparison.pair(label, over, metric)
+    except KeyError:
+        return ComparedGain(over, published, None, None, "not measured")
+    return ComparedGain(over, published, pair.value, pair.ci95, judge_gain(published, pair.ci95))
+
+
+def _compare_condition(comparison: Comparison, name: str, published: str | int) -> ComparedCondition:
+    if isinstance(published, int):
+        count = comparison.ks[-1] if name == "k" else int(getattr(comparison.dataset, name))
+        return ComparedCondition(name, f"{published:,}", f"{count:,}", count == published)
+    reader = "none" if comparison.reader is None else comparison.reader.llm
+    label = {"encoder": comparison.encoder, "llm": comparison.llm, "reader": reader}[name]
+    equal = published in regex.split(r"[^\w.+-]+", label)
+    return ComparedCondition(name, published, published if equal else _shown_model(label), equal)
+
+
+def _shown_model(label: str) -> str:
+    """Return the name of a model without provider and folders: `sentence-transformers:/models/x` is `x`."""
+    if label == "offline":
+        return _RULES
+    return without_folders(label) if "(" in label else str(regex.split(r"[:/\\]", label.rstrip("/\\"))[-1])
