@@ -13,7 +13,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 EXAMPLES_SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
 QUICK := eval,fast,elasticsearch,serve,langchain,llama-index,haystack,dev
 
-.PHONY: check test test-all test-slow test-versions demo faults histories install lint fix bench elasticsearch clean
+.PHONY: check test test-all test-slow test-versions demo docs faults histories install lint fix bench elasticsearch clean
 
 demo: $(VENV)/.core  ## compare the quick methods on a small made-up world
 	@$(BIN)/ragindex demo
@@ -38,6 +38,9 @@ lint: $(VENV)/.test  ## style, types and layers
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@found=$$($(BIN)/lint-imports) && echo "$$found" | tail -1 || { echo "$$found"; exit 1; }
+
+docs: $(VENV)/.all  ## the documentation as a site with search, in build/site; a link that leads nowhere fails
+	@$(BIN)/python docs/make_site.py
 
 install: $(VENV)/.all  ## everything, for development
 
@@ -75,7 +78,7 @@ $(VENV)/.test: pyproject.toml | $(BIN)/uv
 
 $(VENV)/.all: pyproject.toml | $(BIN)/uv
 	@echo "installing everything for development, torch too ..."
-	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[$(QUICK),neural,dspy,dev-torch]'
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[$(QUICK),neural,dspy,dev-torch,docs]'
 	@touch $@ $(VENV)/.core $(VENV)/.test
 
 $(BIN)/uv:

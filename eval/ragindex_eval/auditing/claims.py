@@ -1,6 +1,6 @@
 """Claims of a table, that a method is better than another one: what its printed means can and cannot show."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import ceil, floor, isinf
@@ -32,7 +32,7 @@ ClaimVerdict: TypeAlias = Literal["significant", "likely", "open", "unlikely", "
 VERDICTS: dict[ClaimVerdict, str] = {
     "significant": "significant, however the questions fell",
     "likely": "significant at every plausible correlation",
-    "open": "depends on the questions",
+    "open": "significant if so few questions are answered by only one, or outcomes correlate so much",
     "unlikely": "not significant at any plausible correlation",
     "impossible": "not significant, however the questions fell",
 }
@@ -109,19 +109,25 @@ def audit_figures(figures: Sequence[TableFigure]) -> tuple[AuditedFigure, ...]:
     )
 
 
-def audit_claims(figures: Sequence[TableFigure], baseline: str = "") -> tuple[Claim, ...]:
+def audit_claims(
+    figures: Sequence[TableFigure], baseline: str = "", methods: Collection[str] = ()
+) -> tuple[Claim, ...]:
     """Return the claims of a table: each method against its baseline, or else the best against the second best.
 
-    `baseline` names the row of all; without it, rows of a study are compared with those that the study names. Raises
-    UsageError if no row is called so, or if two figures of a claim have different numbers of questions.
+    `baseline` names the row of all; without it, rows of a study are compared with those that the study names. `methods`
+    are the rows whose claims are meant, all if there are none; without a baseline, they are compared with the best of
+    the others. Raises UsageError if no row is called so, or if two figures of a claim have different numbers of
+    questions.
     """
-    if baseline and baseline not in {figure.method for figure in figures}:
-        known = dict.fromkeys(figure.method for figure in figures)
-        raise UsageError(f"No row is called {baseline!r}. {suggest_names(baseline, known)}".rstrip())
+    known = dict.fromkeys(figure.method for figure in figures)
+    for name in (*([baseline] if baseline else []), *methods):
+        if name not in known:
+            raise UsageError(f"No row is called {name!r}. {suggest_names(name, known)}".rstrip())
     claims = list[Claim]()
     for column in _columns(figures).values():
-        pairs = list(_pair(column, baseline))
-        comparisons = max(1, len(pairs) if baseline or any(figure.baseline for figure in column) else len(column) - 1)
+        pairs = list(_pair(column, baseline, methods))
+        chosen = not baseline and not methods and not any(figure.baseline for figure in column)
+        comparisons = max(1, len(column) - 1 if chosen else len(pairs))
         claims += [_audit_claim(first, second, comparisons) for first, second in pairs]
     return tuple(claims)
 
@@ -138,17 +144,23 @@ def _columns(figures: Sequence[TableFigure]) -> dict[tuple[str, str], list[Table
     return columns
 
 
-def _pair(column: Sequence[TableFigure], baseline: str) -> Iterator[tuple[TableFigure, TableFigure]]:
+def _pair(
+    column: Sequence[TableFigure], baseline: str, methods: Collection[str]
+) -> Iterator[tuple[TableFigure, TableFigure]]:
     by_method = {figure.method: figure for figure in column}
-    stated = any(figure.baseline for figure in column)
-    if baseline or stated:
-        for figure in column:
+    ranked = sorted(column, key=lambda figure: -figure.mean.value)
+    meant = [figure for figure in column if not methods or figure.method in methods]
+    if baseline or any(figure.baseline for figure in column):
+        for figure in meant:
             other = by_method.get(baseline or figure.baseline)
             if other is not None and other is not figure:
                 yield figure, other
-    elif len(column) > 1:
-        best, second = sorted(column, key=lambda figure: -figure.mean.value)[:2]
-        yield best, second
+        return
+    others = [figure for figure in ranked if figure.method not in methods]
+    if methods:
+        yield from ((figure, others[0]) for figure in meant if others)
+    elif len(ranked) > 1:
+        yield ranked[0], ranked[1]
 
 
 def _audit_claim(first: TableFigure, second: TableFigure, comparisons: int) -> Claim:

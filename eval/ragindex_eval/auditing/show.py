@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -12,10 +13,12 @@ from rich.text import Text
 from ragindex.cli.console import strip_controls, text_table
 from ragindex_eval.auditing.audit import Audit
 from ragindex_eval.auditing.claims import VERDICTS, AuditedFigure, Claim
-from ragindex_eval.auditing.questions import QuestionAudit
 from ragindex_eval.auditing.rankings import AuditedPair, AuditedRun, RankingAudit
 from ragindex_eval.format import about_questions, join_names, many, percent, points, probability, shown
 from ragindex_eval.stats.printed_means import BINARY, GRADED
+
+if TYPE_CHECKING:
+    from ragindex_eval.auditing.questions import QuestionAudit
 
 _FEW_FIGURES = 6  # so many are shown one by one
 _MOST_CLAIMS = 40
@@ -98,7 +101,7 @@ def _range_of(differences: Sequence[float | None]) -> str:
 
 
 def _render_claims(claims: Sequence[Claim]) -> Table:
-    columns = ("claim", "difference", "p, at least", "at most", "verdict", "to show it, questions")
+    columns = ("claim", "difference", "p", "verdict", "questions to show it")
     return text_table(columns, [claim_cells(claim) for claim in claims[:_MOST_CLAIMS]])
 
 
@@ -110,7 +113,7 @@ def claim_cells(claim: Claim) -> tuple[str, ...]:
     return (
         f"{where}: {pair}" if where else pair,
         points(claim.difference),
-        *(probability(p).removeprefix("p ").removeprefix("= ") for p in claim.p),
+        " to ".join(dict.fromkeys(probability(p).removeprefix("p ").removeprefix("= ") for p in claim.p)),
         _describe_verdict(claim),
         low if low == high else f"{low} to {high}",
     )
@@ -122,28 +125,28 @@ def _format_count(questions: int | None) -> str:
 
 def _describe_verdict(claim: Claim) -> str:
     if claim.verdict == "open" and claim.disagreements is not None:
-        return f"significant if at most {claim.disagreements:,} questions are answered by only one"
+        return f"open: at most {claim.disagreements:,} differ"
     if claim.verdict == "open" and claim.correlation is not None:
-        return f"significant if outcomes correlate by {claim.correlation:.2f} or more"
-    return VERDICTS[claim.verdict]
+        return f"open: correlation {claim.correlation:.2f} up"
+    return claim.verdict
 
 
 def _list_below_claims(claims: Sequence[Claim]) -> Iterator[RenderableType]:
     counts = Counter(claim.verdict for claim in claims)
     if len(claims) > _MOST_CLAIMS:
         yield _line(f"… and {len(claims) - _MOST_CLAIMS} more: --json FILE has all")
-    if len(claims) > 1:
-        parts = [f"{counts[verdict]} {says}" for verdict, says in VERDICTS.items() if counts[verdict]]
-        yield ""
-        yield _line(f"Of {len(claims)} claims: {'; '.join(parts)}.")
-    most = max(claim.comparisons for claim in claims)
     yield ""
+    for verdict, meaning in VERDICTS.items():
+        if counts[verdict]:
+            yield _line(f"{verdict} ({counts[verdict]}): {meaning}")
+    most = max(claim.comparisons for claim in claims)
     level = f"p < 0.05 / {most}, since a column makes up to {most} claims," if most > 1 else "p < 0.05"
-    yield _line(f"Significant is {level} in a paired test, whose pairs of outcomes a table does not show.")
     (low, high), (least, _) = BINARY.correlations, GRADED.shares
+    yield ""
     yield _line(
-        f"Plausible are correlations of {low} to {high}; for metrics that are not 0 or 1, from {100 * least:.0f} to "
-        "100 % of the largest variance."
+        f"Significant is {level} in a paired test. A table does not show its pairs: p lies between the ends for all "
+        f"samples with these means. Plausible are correlations of {low} to {high}, and for metrics that are not 0 or 1 "
+        f"{100 * least:.0f} to 100 % of the largest variance."
     )
 
 
@@ -209,7 +212,7 @@ def _list_run_findings(run: AuditedRun) -> Iterator[str]:
 # ---------------------------------------------------------------- questions
 
 
-def _describe_questions(audit: QuestionAudit) -> Iterator[str]:
+def _describe_questions(audit: "QuestionAudit") -> Iterator[str]:
     of = "" if audit.documents is None else f" on {many(audit.documents, 'document')}"
     yield f"{many(audit.questions, 'question')}{of}. Smallest difference that they show: {_range_of(audit.smallest)}."
     yield ""

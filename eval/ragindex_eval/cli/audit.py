@@ -11,7 +11,7 @@ from ragindex.cli.console import json_destination, require_writable, write_resul
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import JsonOption
-from ragindex.errors import StoreError
+from ragindex.errors import StoreError, UsageError
 from ragindex_eval.auditing.audit import DEFAULT_METRIC, Audit, audit
 from ragindex_eval.auditing.show import render_audit, to_html
 
@@ -27,6 +27,10 @@ class PrintedFigures:
     n: Annotated[
         str | None,
         typer.Option("--n", metavar="N", help="How many questions, or a benchmark's name: nfcorpus."),
+    ] = None
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="ROW", help="The row whose claims are meant. Repeatable. Default: all."),
     ] = None
     metric: Annotated[
         str | None,
@@ -81,9 +85,11 @@ def audit_command(
     json_destination(json_file)
     if html is not None:
         require_writable(html.parent)
+    if table is not None and figures.value:
+        raise UsageError("Give a table or values, not both.")
     result = audit(
-        table,
-        values=figures.value or (),
+        table or figures.value,
+        methods=figures.method or (),
         n=figures.n,
         baseline=figures.baseline,
         metric=figures.metric,

@@ -70,3 +70,9 @@ def test_search_imports_what_it_needs(tmp_path: Path) -> None:
 def test_version() -> None:
     found = find_distribution()
     assert ragindex("--version").out == f"{found.name} {found.version}\n"
+
+
+def test_audit_of_figures_imports_neither_index_nor_corpus() -> None:
+    imported = find_imported("audit", "--value", "40.5", "--value", "36.4", "--n", "1000", "--metric", "EM")
+    assert "ragindex_eval.auditing.audit" in imported
+    assert {"ragindex.index.index", "ragindex.corpus.corpus", "ragindex.stores", "mlflow"} & imported == set()

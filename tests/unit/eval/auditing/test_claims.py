@@ -71,6 +71,17 @@ def test_claims_of_a_column_share_the_level() -> None:
     assert (best.method, best.baseline, best.level) == ("a", "d", 0.05 / 3)
 
 
+def test_rows_whose_claims_are_meant() -> None:
+    rows = [{"method": name, "EM": value} for name, value in (("a", 30), ("b", 20), ("c", 25), ("d", 26))]
+    figures = read_figures(rows, "1000").figures
+    over = audit_claims(figures, "b", ["a", "d"])
+    assert [(claim.method, claim.baseline, claim.level) for claim in over] == [("a", "b", 0.025), ("d", "b", 0.025)]
+    (best,) = audit_claims(figures, methods=["c"])
+    assert (best.method, best.baseline, best.level) == ("c", "a", 0.05)
+    with pytest.raises(UsageError, match="No row is called 'x'"):
+        audit_claims(figures, methods=["x"])
+
+
 def test_baseline_must_be_a_row() -> None:
     with pytest.raises(UsageError, match="No row is called 'RAPTR'. Did you mean RAPTOR?"):
         claims_of({"method": "RAPTOR", "EM": 30}, {"method": "x", "EM": 31}, baseline="RAPTR")
