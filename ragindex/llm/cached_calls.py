@@ -68,8 +68,9 @@ class CachedCalls:
         with cache.claimed(keys.complete):
             key, cached = self._look_up(keys, request)
             if cached is None or cached in unwanted:
-                answer = self._pay(task, request, start if recorded else None)
-                cache.put(keys.choose(answer, key), describe_source(self._chat, task, request), answer)
+                with ExitStack() as slot:  # free once the answer is stored, so that a kill loses no more than the slots
+                    answer = self._pay(task, request, start if recorded else None, slot)
+                    cache.put(keys.choose(answer, key), describe_source(self._chat, task, request), answer)
                 return answer, False
         arrived = self._arrived.intersection(keys.names())
         if not recorded:
@@ -197,8 +198,8 @@ class CachedCalls:
         self._input_excess[request.task].see(reply.input_tokens or 0, needed)
         self._output_excess.see(reply.output_tokens or 0, request.max_tokens)
 
-    def _pay(self, task: Task[Any], request: ChatRequest, start: float | None) -> CachedResponse:
-        """Return a paid answer, asked for since `start`, or not recorded without it.
+    def _pay(self, task: Task[Any], request: ChatRequest, start: float | None, slot: ExitStack) -> CachedResponse:
+        """Return a paid answer, asked for since `start`, or not recorded without it; `slot` gets that of the request.
 
         Money is reserved before each attempt, and each attempt that was or may have been charged is recorded.
         """
@@ -207,7 +208,7 @@ class CachedCalls:
         def attempt() -> CachedResponse:
             answer: CachedResponse | EndpointFeatures = self._chat.form(request)
             while isinstance(answer, EndpointFeatures):
-                answer = self._attempt(task, request, answer, needed, start)
+                answer = self._attempt(task, request, answer, needed, start, slot)
             return answer
 
         def wait(_: RequestProblem, seconds: float) -> None:
@@ -221,9 +222,18 @@ class CachedCalls:
         raise self.explain(task, problem)
 
     def _attempt(
-        self, task: Task[Any], request: ChatRequest, form: EndpointFeatures, needed: int, start: float | None
+        self,
+        task: Task[Any],
+        request: ChatRequest,
+        form: EndpointFeatures,
+        needed: int,
+        start: float | None,
+        slot: ExitStack,
     ) -> CachedResponse | EndpointFeatures:
-        """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError."""
+        """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError.
+
+        The slot of an answered request goes to `slot`.
+        """
         budget = self._setting.budget
         with ExitStack() as stack:
             if budget is not None and not self._output_excess.answered.is_set():
@@ -232,10 +242,12 @@ class CachedCalls:
                     stack.close()
             with reserve_money(budget, lambda: self._bound(request, needed).money) as booking:
                 try:
-                    with self._limits.slot(needed + request.max_tokens) as used:
+                    with ExitStack() as own_slot:
+                        used = own_slot.enter_context(self._limits.slot(needed + request.max_tokens))
                         reply = self._chat.send(request, form)
                         if reply.input_tokens is not None and reply.output_tokens is not None:
                             used(reply.input_tokens + reply.output_tokens)
+                        slot.push(own_slot.pop_all())
                 except RequestProblemError as error:
                     self.record_failure(task, request, error, booking)
                     simpler = self._chat.simplify(form, error.problem)

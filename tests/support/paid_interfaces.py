@@ -6,20 +6,23 @@ interface raises or prints about calls that failed is its own affair: what it pa
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 from command_line import ragindex as command
 from command_line import write
 from mcp import Client
+from served import serving, wait_until
 
 import ragindex
 from ragindex.errors import RagindexError
 from ragindex.llm.answer_question import ANSWER, AnswerContext, answer_inputs
 from ragindex.serve.config import ServeSettings, parse_collections
-from ragindex.serve.keys import LOCAL
+from ragindex.serve.keys import LOCAL, load_keyring
 from ragindex.serve.mcp import make_mcp_server
 from ragindex.serve.service import Service
 
@@ -145,6 +148,52 @@ def _use_mcp(desk: Path, budget: float | None) -> None:
         service.close()
 
 
+# ---------------------------------------------------------------- a server
+
+
+_SECRET = "writer-0123456789abcdef"
+_KEYS = """
+[[keys]]
+name = "writer"
+rights = ["read", "write"]
+variable = "WRITER_SECRET"
+{limit}
+"""
+
+
+def _ask_server(desk: Path, budget: float | None) -> None:
+    with (
+        serving(f"docs={desk / 'w'}", methods=(AGENT,), read_only=True, budget=budget) as server,
+        server.client() as client,
+    ):
+        for path in ("/search", "/ask"):
+            client.post(path, json={"query": QUESTION})
+
+
+def _write_to_server(desk: Path, budget: float | None) -> None:
+    """The key of the writer has the budget. Without one there is nothing more to do: its documents have an end."""
+    if budget is None:
+        return
+    keys, ids = desk / "keys.toml", ["Anna", "Bela"]
+    keys.write_text(_KEYS.format(limit=f"budget = {budget}"))
+    with (
+        patch.dict(os.environ, {"WRITER_SECRET": _SECRET}),
+        serving(f"docs={desk / 'w'}", methods=(PART,), keys=load_keyring(keys, ["docs"])) as server,
+        server.client(_SECRET) as client,
+    ):
+        documents = [{"id": id, "text": f"{id} is a hill of slate."} for id in ids]
+        response = client.post("/documents", json={"documents": documents})
+        assert response.status_code == 202, response.text
+        ingestion = server.service.ingestions["docs"]
+        wait_until(
+            lambda: (
+                ingestion.caps
+                or {state.status for state in ingestion.spool.states(ids).values()} <= {"indexed", "failed"}
+            ),
+            seconds=240,
+        )
+
+
 INTERFACES: Mapping[str, Interface] = {
     **{name: _as_interface(name) for name in COMMANDS},
     "Python, building": _build_in_python,
@@ -154,4 +203,6 @@ INTERFACES: Mapping[str, Interface] = {
     "Haystack": _search_haystack,
     "DSPy": _search_dspy,
     "mcp": _use_mcp,
+    "serve, asking": _ask_server,
+    "serve, writing": _write_to_server,
 }

@@ -1,7 +1,8 @@
 """A random run that is killed several times and then ends, at a service that charges and misbehaves in one way.
 
 Method, command, number of documents, kind of misbehaviour, budget and the moments of the kills are drawn by a seed.
-`python -m random_kills RUNS SEED WORKER WORKERS FILE` plays so many runs and writes a line of JSON for each.
+`python -m random_kills RUNS SEED WORKER WORKERS FILE` plays so many runs, but for those in the file,
+and adds a line of JSON for each.
 """
 
 import json
@@ -197,8 +198,10 @@ def play(seed: int, folder: Path, commands: ForkedCommands, patch: pytest.Monkey
 def _main() -> None:
     runs, seed, worker, workers, path = *map(int, sys.argv[1:5]), sys.argv[5]
     seeds = random.Random(seed).sample(range(10**6), runs)[worker::workers]
-    with ForkedCommands() as commands, open(path, "a", encoding="utf-8") as lines:
-        for each in seeds:
+    with ForkedCommands() as commands, open(path, "a+", encoding="utf-8") as lines:
+        lines.seek(0)
+        done = {json.loads(line)["seed"] for line in lines}
+        for each in (seed for seed in seeds if seed not in done):
             with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
                 record = play(each, Path(folder), commands, patch)
                 patch.chdir("/")

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from made_language import ECHO, Echo, key, opened
+from made_language import ECHO, PRICES, Echo, key, opened, texts
 from openai_server import KEY, Answer, Fault, OpenAIServer, Received, chat
 from paying import KINDS, PATHS, paid, seen_as
 from rerank_server import reranking
 
 from ragindex.errors import StoreError
+from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import key_locks, openai_chat
-from ragindex.llm.cache import SQLiteCache
+from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.llm.client import LLMClient
 from ragindex.llm.tasks import Failure, retrying_failed
 
@@ -116,6 +117,34 @@ def kept_out(path: Path, number: int) -> bool:
 
 def ended(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class SlowCache(SQLiteCache):
+    """A cache that stores nothing before it may."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.may_store, self.storing = threading.Event(), threading.Semaphore(0)
+
+    def put(self, key: str, source: CallSource, response: CachedResponse) -> None:
+        self.storing.release()
+        assert self.may_store.wait(60)
+        super().put(key, source, response)
+
+
+def test_answer_holds_its_slot_until_it_is_stored(server: OpenAIServer, tmp_path: Path) -> None:
+    """A kill loses what is in flight or not yet stored: together not more than the slots of `concurrency`."""
+    cache = SlowCache(tmp_path / "calls.sqlite")
+    model = opened(server, setting=LLMSettings(cache=cache, prices=PRICES), concurrency=2)
+    with ThreadPoolExecutor(1) as pool:
+        mapped = pool.submit(model.map, ECHO, texts(8))
+        for _ in range(2):
+            assert cache.storing.acquire(timeout=60)
+        assert not cache.storing.acquire(timeout=0.5)  # a thread that waits for a slot has none to send in
+        assert len(server.requests) == 2
+        cache.may_store.set()
+        assert len(mapped.result()) == 8
+    assert len(server.requests) == 8
 
 
 @pytest.mark.parametrize("how", ["same", "link"])

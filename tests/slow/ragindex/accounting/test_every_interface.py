@@ -95,7 +95,7 @@ def charging(server: OpenAIServer, built: Path, tmp_path: Path, monkeypatch: pyt
 
 
 def check(kind: str, paid: Sums, budget: float | None) -> None:
-    tolerance = 0.02 * paid.charged if kind == "no usage" else 1e-6  # tokens are estimated
+    tolerance = 0.05 * paid.charged if kind == "no usage" else 1e-6  # estimated: the chat format is charged by many
     assert paid.spent <= paid.charged + tolerance
     assert paid.charged <= paid.spent + paid.possibly + tolerance
     if budget is not None:
