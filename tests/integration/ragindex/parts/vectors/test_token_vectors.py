@@ -250,7 +250,10 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
     assert {id: found[id] for id in expected} == expected
 
 
-def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(workspace: Index) -> None:
+def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(
+    workspace: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)  # most passages are new, and a new fit would encode all again
     expected = everything(opened(workspace))
     (whole,) = opened(workspace).files
     (folder,) = (workspace.folder / "parts").glob("token_vectors-*")
