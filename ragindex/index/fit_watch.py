@@ -5,14 +5,17 @@ looks up the words of a sample of the current passages: those with the smallest 
 of few documents finds most of the sample as it was, and only reads the rest.
 
 What a fit does not know is in the passages that came after it, and questions about these lose by it alone. So they are
-watched apart, once they are no longer few.
+watched apart, once they are no longer few. They are known by their texts: a passage that got another id, other metadata
+or another place in its document is none of them. A fit keeps a checksum of each text that it was made from.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,27 +39,20 @@ SAMPLED_PASSAGES = 512
 """Passages of which the words are looked up."""
 
 
+_FITTED_TEXTS = "fitted_texts.u32"
+
+
 @dataclass(frozen=True, slots=True)
 class SampledWords:
-    """The words of the sampled passages by revision; `fitted` are those of the sample when the encoder was fitted."""
+    """The words of the sampled passages by revision; `new` are the revisions of those that came after the fit."""
 
     counts: Mapping[str, WordCount] = field(default_factory=dict)
-    fitted: Set[str] = frozenset()
+    new: Set[str] = frozenset()
 
     @property
     def total(self) -> WordCount:
         """The words of all sampled passages."""
         return sum(self.counts.values(), WordCount())
-
-    @property
-    def new(self) -> dict[str, WordCount]:
-        """The counts of those that came after the fit.
-
-        A passage behind the last one of the full sample of then may be as old: it follows where others have left.
-        """
-        last = max(self.fitted, default="") if len(self.fitted) >= SAMPLED_PASSAGES else None
-        added = self.counts.keys() - self.fitted
-        return {revision: self.counts[revision] for revision in sorted(added) if last is None or revision < last}
 
     @property
     def new_share(self) -> float:
@@ -66,7 +62,9 @@ class SampledWords:
     @property
     def unknown_new(self) -> float:
         """The share of the words of these passages that the fit does not know; 0 while they are few."""
-        return sum(self.new.values(), WordCount()).unknown_share if self.new_share >= NEW_LIMIT else 0.0
+        if self.new_share < NEW_LIMIT:
+            return 0.0
+        return sum((self.counts[revision] for revision in self.new), WordCount()).unknown_share
 
 
 def describe_lack(unknown: float, unknown_new: float, new_share: float, unknown_then: float) -> str | None:
@@ -100,12 +98,51 @@ class PassageSample:
             chosen = revisions.take(pc.select_k_unstable(revisions, SAMPLED_PASSAGES, sort_keys=keys))
         return cls(dict(zip(chosen.column("revision").to_pylist(), chosen.column("id").to_pylist(), strict=True)), read)
 
-    def count(self, encoder: Encoder, known: Mapping[str, WordCount]) -> dict[str, WordCount]:
-        """Return the counts of each passage by revision. Only texts that are not among the `known` ones are read."""
-        missing = sorted(self.ids.keys() - known.keys())
+    def count(self, encoder: Encoder, known: SampledWords, fitted: "FittedTexts | None") -> SampledWords:
+        """Return the counts of each passage by revision, and which of them are not of the texts `fitted`.
+
+        Only texts whose revisions are not among the `known` ones are read. Without `fitted`, none counts as new.
+        """
+        missing = sorted(self.ids.keys() - known.counts.keys())
         texts = self.read([self.ids[revision] for revision in missing]) if missing else ()
         counted = {revision: count_words(encoder, text) for revision, text in zip(missing, texts, strict=True)}
-        return {revision: counted.get(revision) or known[revision] for revision in self.ids}
+        new = set(known.new & self.ids.keys())
+        if fitted is not None:
+            new.update(revision for revision, is_new in zip(missing, fitted.lack(texts), strict=True) if is_new)
+        counts = {revision: counted.get(revision) or known.counts[revision] for revision in self.ids}
+        return SampledWords(counts, frozenset(new))
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTexts:
+    """The texts that an encoder was fitted to, as sorted checksums: four bytes each."""
+
+    checksums: "np.ndarray[Any, np.dtype[np.uint32]]"
+
+    def lack(self, texts: Iterable[str]) -> list[bool]:
+        """Return for each text whether it is none of the fitted ones.
+
+        Of a million fitted texts, one new text in four thousand has the checksum of one of them, and is taken for it.
+        """
+        known: list[bool] = np.isin(_compute_checksums(texts), self.checksums).tolist()
+        return [not is_known for is_known in known]
+
+    @classmethod
+    def read(cls, folder: Path) -> "FittedTexts | None":
+        """Read the checksums from the folder of a fit; None for a fit that was made before they were kept."""
+        try:
+            return cls(np.fromfile(folder / _FITTED_TEXTS, "<u4").astype(np.uint32))
+        except FileNotFoundError:
+            return None
+
+    @staticmethod
+    def write(folder: Path, texts: Iterable[str]) -> None:
+        """Write the checksums of the texts of a fit to its folder."""
+        durable_files.write_file(folder / _FITTED_TEXTS, np.unique(_compute_checksums(texts)).astype("<u4").tobytes())
+
+
+def _compute_checksums(texts: Iterable[str]) -> "np.ndarray[Any, np.dtype[np.uint32]]":
+    return np.fromiter((zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in texts), np.uint32)
 
 
 def read_counts(path: Path, fit: str) -> SampledWords | None:
@@ -117,11 +154,11 @@ def read_counts(path: Path, fit: str) -> SampledWords | None:
     if value is None or value["fit"] != fit:
         return None
     counts = {revision: WordCount(*counts) for revision, counts in value["counts"].items()}
-    return SampledWords(counts, frozenset(value.get("fitted", counts)))
+    return SampledWords(counts, frozenset(value.get("new", ())))
 
 
 def write_counts(path: Path, fit: str, words: SampledWords) -> None:
     """Keep the counts of passages for a fit."""
     counts = {revision: [count.words, count.unknown] for revision, count in words.counts.items()}
-    value = {"fit": fit, "counts": counts, "fitted": sorted(words.fitted)}
+    value = {"fit": fit, "counts": counts, "new": sorted(words.new)}
     durable_files.write_file(path, durable_files.dump_hashed_json(value))

@@ -23,7 +23,14 @@ from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.encoders.word_counts import WordCount
 from ragindex.errors import DamagedError, MissingPartError, UsageError
-from ragindex.index.fit_watch import PassageSample, SampledWords, describe_lack, read_counts, write_counts
+from ragindex.index.fit_watch import (
+    FittedTexts,
+    PassageSample,
+    SampledWords,
+    describe_lack,
+    read_counts,
+    write_counts,
+)
 from ragindex.index.manifest import wrap_write_errors
 from ragindex.interfaces import Encoder, EncoderPlugin, FittedEncoderPlugin
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
@@ -106,7 +113,9 @@ class Encoders:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             with progress_bar(f"fitting {self.name} to {size:,} passages", None):
-                self.plugin.fit(texts(), self.language, self.seed, partial)
+                fitted_texts = texts()
+                self.plugin.fit(fitted_texts, self.language, self.seed, partial)
+            FittedTexts.write(partial, fitted_texts)
             durable_files.write_hashes(partial)
             fitted = check_opened(self.plugin, self.plugin.load(partial), Encoder).id
             id = sourced(self.plugin, fitted)
@@ -137,8 +146,7 @@ class Encoders:
     def _count_unknown(self, fit: Fit, sample: PassageSample) -> SampledWords:
         """Return how many words of a sample of the passages a fit does not know, and keep the counts for the next."""
         known = read_counts(self._counts(), fit.id)
-        counts = sample.count(self.open(fit.id), known.counts if known else {})
-        words = SampledWords(counts, known.fitted if known else frozenset(counts))
+        words = sample.count(self.open(fit.id), known or SampledWords(), FittedTexts.read(self._place(fit.id)))
         if words != known:
             write_counts(self._counts(), fit.id, words)
         return words

@@ -8,7 +8,6 @@ from command_line import ragindex
 
 from ragindex._util import durable_files
 from ragindex.encoders.lsa import LsaEncoder
-from ragindex.encoders.word_counts import WordCount
 from ragindex.index import fit_watch
 from ragindex.index.index import Index
 from ragindex.types import Document
@@ -90,27 +89,42 @@ def test_mass_edits_in_known_words_renew_the_fit(index: Index) -> None:
     assert refit.reason == "it did not know 50% of the passages, which came after it"
 
 
-def test_old_passages_that_enter_the_sample_are_not_new() -> None:
-    """The sample is full: where passages leave, others follow that are as old, behind the last one of then."""
-    with patch.object(fit_watch, "SAMPLED_PASSAGES", 3):
-        counts = {revision: WordCount(10, 1) for revision in ("a", "b", "d", "e")}
-        words = fit_watch.SampledWords(counts, frozenset({"a", "c", "d"}))
-        assert list(words.new) == ["b"]
-        assert words.unknown_new == 0.1
-    assert list(fit_watch.SampledWords(counts, frozenset({"a", "c", "d"})).new) == ["b", "e"]
+def test_moved_passages_are_not_new(index: Index) -> None:
+    """Other ids, other metadata and another place in a document leave the texts that the encoder was fitted to."""
+    before, documents = index.encoder_id, write_documents(SUBJECTS, 60)
+    moved = [Document(f"moved-{each.id}", each.title, each.text, {"commit": "1f3a"}) for each in documents]
+    index.replace(moved, source="notes")
+    with patch.object(LsaEncoder, "encode_documents", side_effect=AssertionError("a text was encoded again")):
+        assert index.build("hybrid").refit is None
+    state = index.fit_state()
+    assert state is not None
+    assert (index.encoder_id, state.new, state.unknown_new) == (before, 0.0, 0.0)
 
 
-def test_counts_of_an_earlier_version_are_read(index: Index) -> None:
-    """They do not say which passages were fitted: all of then count as such."""
-    (file,) = (index.folder / "encoders").glob("*.words")
-    value = durable_files.load_hashed_json(file.read_bytes())
-    assert value is not None
-    del value["fitted"]
-    file.write_bytes(durable_files.dump_hashed_json(value))
+def test_old_passages_that_enter_the_sample_are_not_new(index: Index) -> None:
+    """The sample is full: where passages leave, others follow that are as old."""
+    with patch.object(fit_watch, "SAMPLED_PASSAGES", 10):
+        for count in (59, 40):
+            index.replace(write_documents(SUBJECTS, count), source="notes")
+            assert index.build("hybrid").refit is None
+            fit = index.encoders.fit(index.encoder_id)
+            assert fit is not None
+            words = index.encoders.unknown_words(fit)
+            assert (len(words.counts), words.new) == (10, frozenset())
+
+
+@pytest.mark.parametrize("lost", ["*.words", "*/fitted_texts.u32"])
+def test_fit_of_an_earlier_version_has_no_new_passages(lost: str, index: Index) -> None:
+    """It does not say which texts it was fitted to: it is renewed by unknown words of all passages alone."""
+    for file in (index.folder / "encoders").glob(lost):
+        file.unlink()
+    for file in (index.folder / "encoders").glob("*/hashes.json"):
+        durable_files.write_hashes(file.parent)
+    index.add([Document(f"new{number}", "ferry", f"A ferry by a lantern, {number}.") for number in range(3)])
+    assert index.build("hybrid").refit is None
     fit = index.encoders.fit(index.encoder_id)
     assert fit is not None
-    words = index.encoders.unknown_words(fit)
-    assert (len(words.counts), words.new) == (60, {})
+    assert len(index.encoders.unknown_words(fit).new) == (3 if lost == "*.words" else 0)
 
 
 def test_sync_of_few_documents_looks_up_their_words_alone(index: Index) -> None:
