@@ -404,8 +404,10 @@ class Ingestion:
             if message["event"] == "synced":
                 await self._move_on()
             elif message["event"] == "updated":
-                self.updates.end(message["report"], message["failure"])
-                await self._move_on()
+                try:
+                    await self._move_on()
+                finally:  # an update is done once searches see it
+                    self.updates.end(message["report"], message["failure"])
             elif message["event"] == "spend_cap":
                 self._note_cap(message)
             elif (reply := self.purse.answer(message)) is not None:

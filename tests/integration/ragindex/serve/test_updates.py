@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from served import RunningServer, serving, wait_until
 
 import ragindex
+from ragindex.serve.ingestion import SourceUpdates
 from ragindex.serve.keys import load_keyring
 
 OPERATOR, TENANT = "operator-key-0123456789abcdef", "tenant-key-0123456789abcdef"
@@ -59,6 +61,23 @@ def test_an_update_reads_the_sources_again(server: RunningServer, docs: Path) ->
         assert (source["added"], source["removed"], source["unchanged"]) == (["new.md"], ["n0.md"], 6)
         hits = client.post("/search", json={"query": "lighthouse of slate"}).json()["hits"]
         assert hits[0]["doc_ids"] == ["new.md"]
+
+
+def test_an_update_is_done_once_searches_see_it(
+    server: RunningServer, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, searched_newest = SourceUpdates.end, list[bool]()
+
+    def record_and_end(update: SourceUpdates, report: Any, reason: str) -> None:
+        searched_newest.append(server.service.collections["docs"].is_newest())
+        end(update, report, reason)
+
+    monkeypatch.setattr(SourceUpdates, "end", record_and_end)
+    with server.client(OPERATOR) as client:
+        (docs / "new.md").write_text("# New\n\nA lighthouse of slate.", encoding="utf-8")
+        client.post("/update", json={})
+        wait_until(lambda: client.get("/update").json()["status"] == "done")
+    assert searched_newest == [True]
 
 
 def test_many_removals_need_permission(server: RunningServer, docs: Path) -> None:
