@@ -15,9 +15,10 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import pytest
+from forking import fork_for_requests
 from made_language import QUICK
 from unrecorded import record_nothing
 
@@ -93,7 +94,7 @@ def _import_everything() -> None:
                 importlib.import_module(module.name)
 
 
-def _run(request: Mapping[str, Any]) -> None:
+def _run(request: Mapping[str, Any]) -> NoReturn:
     """Nothing else runs in this process: it is a copy."""
     status = 1
     try:
@@ -115,18 +116,8 @@ def _run(request: Mapping[str, Any]) -> None:
         os._exit(status)
 
 
-def _main() -> None:
+if __name__ == "__main__":
     warnings.simplefilter("ignore")
     _import_everything()
     gc.freeze()  # what is imported stays shared with the copies
-    print("ready", flush=True)
-    for line in sys.stdin:
-        process = os.fork()
-        if not process:
-            _run(json.loads(line))
-        print(process, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-
-
-if __name__ == "__main__":
-    _main()
+    fork_for_requests(_run)

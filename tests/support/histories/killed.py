@@ -12,12 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from forking import fork_for_requests
 
 from histories.faults import pressed
 from histories.played import WORK, History, Setting, Step, opened
@@ -98,18 +99,7 @@ _STARTED: list[subprocess.Popen[bytes]] = []  # whose pipes stay open
 # ---------------------------------------------------------------- the processes
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
-    print("ready", flush=True)
-    for line in sys.stdin:
-        process = os.fork()
-        if not process:
-            _do(json.loads(line))
-        print(process, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-
-
-def _do(asked: Mapping[str, Any]) -> None:
+def _do(asked: Mapping[str, Any]) -> NoReturn:
     """Nothing else runs in this process: it is a copy."""
     status = 1
     try:
@@ -125,4 +115,4 @@ def _do(asked: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    fork_for_requests(_do)
