@@ -98,16 +98,16 @@ class PassageSample:
             chosen = revisions.take(pc.select_k_unstable(revisions, SAMPLED_PASSAGES, sort_keys=keys))
         return cls(dict(zip(chosen.column("revision").to_pylist(), chosen.column("id").to_pylist(), strict=True)), read)
 
-    def count(self, encoder: Encoder, known: SampledWords, fitted: "FittedTexts | None") -> SampledWords:
-        """Return the counts of each passage by revision, and which of them are not of the texts `fitted`.
+    def count(self, encoder: Encoder, known: SampledWords, fit: Path) -> SampledWords:
+        """Return the counts of each passage by revision, and which of them came after the fit in a folder.
 
-        Only texts whose revisions are not among the `known` ones are read. Without `fitted`, none counts as new.
+        Only texts whose revisions are not among the `known` ones are read, and compared with those of the fit.
         """
         missing = sorted(self.ids.keys() - known.counts.keys())
         texts = self.read([self.ids[revision] for revision in missing]) if missing else ()
         counted = {revision: count_words(encoder, text) for revision, text in zip(missing, texts, strict=True)}
         new = set(known.new & self.ids.keys())
-        if fitted is not None:
+        if missing and (fitted := FittedTexts.read(fit)) is not None:
             new.update(revision for revision, is_new in zip(missing, fitted.lack(texts), strict=True) if is_new)
         counts = {revision: counted.get(revision) or known.counts[revision] for revision in self.ids}
         return SampledWords(counts, frozenset(new))

@@ -146,7 +146,7 @@ class Encoders:
     def _count_unknown(self, fit: Fit, sample: PassageSample) -> SampledWords:
         """Return how many words of a sample of the passages a fit does not know, and keep the counts for the next."""
         known = read_counts(self._counts(), fit.id)
-        words = sample.count(self.open(fit.id), known or SampledWords(), FittedTexts.read(self._place(fit.id)))
+        words = sample.count(self.open(fit.id), known or SampledWords(), self._place(fit.id))
         if words != known:
             write_counts(self._counts(), fit.id, words)
         return words
