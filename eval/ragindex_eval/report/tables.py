@@ -32,7 +32,7 @@ _MEANINGS = {
 
 
 ColumnGroup: TypeAlias = Literal["quality", "size", "cost"]
-BOLD = "cannot be excluded as the best of its column (by p50: no other is surely twice as fast)"
+BOLD = "cannot be excluded as the best of its column (by p50: no other is significantly faster and twice as fast)"
 """What a bold figure means (`ragindex_eval.conclusions.leaders`)."""
 
 
