@@ -21,7 +21,7 @@ from ragindex.index.index import Index
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.plugins import registry
 from ragindex.types import Query
-from ragindex_eval.run.ask import answer_all, batching_for
+from ragindex_eval.run.ask import Asking, answer_all, batching_for
 
 PASSAGES = 1_000
 
@@ -40,7 +40,7 @@ def main(count: int, concurrency: int, seconds: float) -> None:
             retriever, batching = scheme.open(index), batching_for(index, scheme)
             start = time.perf_counter()
             with ledger.record_calls() as tally:
-                asked = answer_all(retriever, queries, 10, Path(folder) / "a.jsonl", "gear", batching=batching)
+                asked = answer_all(retriever, queries, 10, Path(folder) / "a.jsonl", Asking("gear", batching))
             took = time.perf_counter() - start
     assert all(answer.error is None for answer in asked), next(answer.error for answer in asked if answer.error)
     paid = [entry.seconds for entry in tally.entries if not entry.rule and not entry.replayed and entry.output_tokens]
