@@ -29,7 +29,7 @@ def compare_published(
 ) -> PublishedComparison:
     """Set the published figures on a data set beside those of a comparison, whose methods they name by label.
 
-    `conditions_here` is what the comparison ran with (`list_conditions`), not what its settings asked for. No figure is
+    `conditions_here` is what the comparison ran with (`list_measured_conditions`), not what its settings asked for. No figure is
     comparable unless every stated condition is equal. Methods that the comparison lacks stand in the result as not
     measured. Figures may also be those of the reader's `bounds`.
     """
@@ -50,7 +50,7 @@ def compare_published(
     return PublishedComparison(table.source, data, conditions, table.unchecked, tuple(figures))
 
 
-def list_conditions(
+def list_measured_conditions(
     facts: DatasetFacts, k: int, *, encoder: str, llm: str, reader: str = "none"
 ) -> dict[str, str | int | None]:
     """Return what a comparison ran with, by the names of published conditions; `k` is its largest cutoff."""

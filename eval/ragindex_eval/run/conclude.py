@@ -13,7 +13,7 @@ from ragindex.index.index import Index
 from ragindex.index.notes import list_part_details
 from ragindex.plugins import registry
 from ragindex_eval.conclusions.differences import compare_methods, with_intervals
-from ragindex_eval.conclusions.published import compare_published, list_conditions
+from ragindex_eval.conclusions.published import compare_published, list_measured_conditions
 from ragindex_eval.conclusions.questions import measure_finds_nothing, plan_questions
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
@@ -133,7 +133,7 @@ def conclude(
     published = None
     if settings.published is not None and settings.published_data is not None:
         read_by = "none" if reader is None else index.llm_name
-        conditions = list_conditions(facts, ks[-1], encoder=encoder, llm=llm, reader=read_by)
+        conditions = list_measured_conditions(facts, ks[-1], encoder=encoder, llm=llm, reader=read_by)
         published = compare_published(settings.published, settings.published_data, compared, conditions, bounds)
     return Comparison(
         dataset=facts,
