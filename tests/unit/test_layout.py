@@ -1,12 +1,10 @@
 """The layout of the packages: what import-linter's contracts in pyproject.toml do not hold."""
 
 import ast
-import importlib
 import re
 import zipfile
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from importlib.util import find_spec
 from pathlib import Path
 
 import grimp
@@ -73,25 +71,3 @@ def _public_names(module: ast.Module) -> Iterator[str]:
         else:
             names = []
         yield from (name for name in names if not name.startswith("_"))
-
-
-BENCHMARKS = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "benchmarks").rglob("*.py"))
-
-
-@pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_names_that_a_benchmark_imports_are_there(benchmark: str) -> None:
-    """No test runs benchmarks, and mypy does not read them."""
-    tree = ast.parse((ROOT / benchmark).read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names = [
-        (node.module, alias.name)
-        for node in imports
-        if node.module and node.module.startswith(("ragindex", "benchmarks"))
-        for alias in node.names
-    ]
-    missing = [(module, name) for module, name in names if not _has(module, name)]
-    assert missing == []
-
-
-def _has(module: str, name: str) -> bool:
-    return hasattr(importlib.import_module(module), name) or find_spec(f"{module}.{name}") is not None

@@ -29,9 +29,9 @@ def compare_published(
 ) -> PublishedComparison:
     """Set the published figures on a data set beside those of a comparison, whose methods they name by label.
 
-    `conditions_here` is what the comparison ran with (`list_measured_conditions`), not what its settings asked for. No figure is
-    comparable unless every stated condition is equal. Methods that the comparison lacks stand in the result as not
-    measured. Figures may also be those of the reader's `bounds`.
+    `conditions_here` is what the comparison ran with (`list_measured_conditions`), not what its settings asked for. No
+    figure is comparable unless every stated condition is equal. Methods that the comparison lacks stand in the result
+    as not measured. Figures may also be those of the reader's `bounds`.
     """
     conditions = tuple(
         _compare_condition(name, value, conditions_here[name]) for name, value in table.conditions_on(data).items()
