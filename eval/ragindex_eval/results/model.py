@@ -460,6 +460,8 @@ def _first_reason(method: MethodResult) -> str:
 
 _RARE = ("coverage", "finds_nothing", "enough", "holdout", "published", "reader", "bounds")
 """The fields of a comparison that most have not."""
+_FIRST = ("dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs")
+"""The fields that JSON has first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -560,7 +562,7 @@ class Comparison(ComparedMethods):
         spent = {"spent": {**_write_usage(self.spent), **lost}}
         measured = {name: value.pop(name) for name in _RARE}
         named = {name: part for name, part in measured.items() if (self.reader if name == "bounds" else part)}
-        first = {name: value.pop(name) for name in ("dataset", "encoder", "store", "seed")}
+        first = {name: value.pop(name) for name in _FIRST}
         return {"schema": RESULT_SCHEMA, **first, **value, **spent, **named}
 
     @model_validator(mode="before")
