@@ -25,7 +25,7 @@ from ragindex_eval.choose.candidates import TRIAL_QUESTIONS, largest_gain
 from ragindex_eval.choose.confirmation import confirmation_level, judge_confirmation, split_questions
 from ragindex_eval.choose.gate import QuestionScores, judge_gate
 from ragindex_eval.conclusions.leaders import DRIFT
-from ragindex_eval.run.holdout import hash_task_input
+from ragindex_eval.run.holdout import hash_question
 from ragindex_eval.stats.intervals import LEVEL, SampleArray, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_eval.stats.power import POWER, raise_spread, smallest_difference
@@ -281,7 +281,7 @@ def rerun_errors(case: str, simulations: int, *, redrawn: bool) -> tuple[float, 
     for run, count in enumerate(RERUNS):
         asked = queries[:count]
         racing, kept = redraw_questions(asked) if redrawn else split_questions(asked, 0, raced)
-        raced = list(dict.fromkeys([*raced, *(hash_task_input(query.text) for query in racing)]))
+        raced = list(dict.fromkeys([*raced, *(hash_question(query.text) for query in racing)]))
         order, apart = ([int(query.id[1:]) for query in side] for side in (racing, kept))
         decisions = run_races(values[:, order], np.array([0, 1]), RaceRules(_MARGIN, LEVEL, None, block=10))
         wrong[0] |= decisions.dropped[:, 0] > 0

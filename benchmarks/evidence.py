@@ -16,17 +16,20 @@ Encoder: BENCHMARK_ENCODER; indexes: BENCHMARK_FOLDER.
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.link_corpora import recall_of
 from ragindex.corpus.judgements import question_id
 from ragindex.index.index import Index
 from ragindex.plugins import registry
+from ragindex.types import Hit
 from ragindex_eval.choose.tune import Judged, collect_judged, fit_nested
 from ragindex_eval.data import datasets
+from ragindex_eval.data.gold import Gold, gains
+from ragindex_eval.metrics.retrieval import score_hits
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.stats.logistic import fit_weights, recall_at
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
@@ -53,6 +56,12 @@ def list_question_ids(data: str) -> list[str]:
     return [question_id(query.text) for query in list_judged(datasets.read_dataset(data, limit=QUESTIONS, seed=0))]
 
 
+def recall_of(hits: Sequence[Hit], gold: Gold) -> list[float]:
+    """Return the recall of a question's hits at each k."""
+    scores = score_hits([hit.doc_ids for hit in hits], gains(gold.doc_ids, gold.grades), KS, gold.twins)
+    return [scores[f"R@{k}"] for k in KS]
+
+
 def fixed_of(data: str) -> tuple[list[str], dict[str, np.ndarray]]:
     """Return the kind of each question, and the recall of each method that is compared, (questions, KS)."""
     dataset = datasets.read_dataset(data, limit=QUESTIONS, seed=0)
@@ -65,7 +74,7 @@ def fixed_of(data: str) -> tuple[list[str], dict[str, np.ndarray]]:
         for method in COMPARED:
             answers = index.open_method(method).retrieve(asked, KS[-1])
             pairs = zip(asked, answers, strict=True)
-            recall[method] = np.array([recall_of(found.hits, gold[query.id], KS) for query, found in pairs])
+            recall[method] = np.array([recall_of(found.hits, gold[query.id]) for query, found in pairs])
     return [gold[query.id].kind for query in asked], recall
 
 

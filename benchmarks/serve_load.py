@@ -56,9 +56,9 @@ def questions() -> list[str]:
     return [found[number] for number in np.random.default_rng(0).permutation(len(found))]
 
 
-def run_clients(port: int, clients: int, seconds: float, form: str = "ragindex") -> list[float]:
+def run_clients(port: int, clients: int, seconds: float) -> list[float]:
     """Run the clients in a process of their own; return the milliseconds of each request."""
-    command = alone.command("benchmarks.load_clients", str(port), str(clients), str(seconds), form)
+    command = alone.command("benchmarks.load_clients", str(port), str(clients), str(seconds))
     asked = json.dumps(questions())
     found: list[float] = json.loads(
         subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout

@@ -95,9 +95,7 @@ class Gate:
     def describe(self) -> str:
         """Return the verdict in one sentence."""
         low, high = self.difference
-        other = f", of the baseline {self.baseline_encoder}" if self.encoder != self.baseline_encoder else ""
-        known = {self.encoder, self.baseline_encoder} != {UNKNOWN}  # of rankings in files it is not
-        encoders = f" Encoder {self.encoder}{other}." if known else ""
+        encoders = self._describe_encoders()
         if self.same_hits:
             return (
                 f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, from the same hits as in "
@@ -108,6 +106,16 @@ class Gate:
             f"{percent(self.baseline_score)}; difference {points(low)} to {points(high)} points (95 %, "
             f"{many(self.questions, 'question')}), margin {percent(self.margin)}.{encoders}"
         )
+
+    def _describe_encoders(self) -> str:
+        """Return the encoders as a sentence, as far as they are known; of rankings in files they are not."""
+        if self.encoder == self.baseline_encoder:
+            return "" if self.encoder == UNKNOWN else f" Encoder {self.encoder}."
+        if self.encoder == UNKNOWN:
+            return f" Encoder of the baseline: {self.baseline_encoder}."
+        other = "" if self.baseline_encoder == UNKNOWN else f", of the baseline {self.baseline_encoder}"
+        of_new = "" if other else f" of {self.new}:"
+        return f" Encoder{of_new} {self.encoder}{other}."
 
     def describe_lost(self) -> list[str]:
         """Return lines on the questions that are lost, the first of them by name; [] if the method passes."""

@@ -46,7 +46,7 @@ from ragindex_eval.mlflow.decisions import track_recommendation
 from ragindex_eval.mlflow.tracking import describe_tracker
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.run.thresholds import require_all_read
@@ -91,11 +91,11 @@ def recommend_command(
     dataset = load_dataset(settings, settings.seed, settings.index)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
-    folder = settings.index or default_index(dataset.name)
+    folder = settings.index_folder(dataset.name)
     settings = settings.on_index(folder)
     schemes = {candidate.label: candidate.scheme for candidate in choose_candidates(settings)}
     estimating = partial(
-        estimate_comparison, settings, replace(dataset, queries=tuple(list_judged(dataset))), folder, schemes
+        estimate_comparison, settings, settings, replace(dataset, queries=tuple(list_judged(dataset))), schemes
     )
     approve(estimating, consent.answer(settings.budget, json_file))
     started = time.time()

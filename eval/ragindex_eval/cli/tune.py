@@ -33,7 +33,7 @@ from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import describe_naming, list_file_notes
 from ragindex_eval.run.settings import CompareSettings
 
@@ -65,8 +65,7 @@ def tune_command(
         print_note(note)
     scheme = make_method(parse_many(bases) if bases else [])
     judged = replace(dataset, queries=tuple(list_judged(dataset)))
-    folder = settings.index or default_index(dataset.name)
-    estimating = partial(estimate_comparison, settings, judged, folder, {METHOD: scheme})
+    estimating = partial(estimate_comparison, settings, settings, judged, {METHOD: scheme})
     approve(estimating, consent.answer(settings.budget, json_file))
     found = tune(settings, dataset, parse_many(bases) if bases else [])
     if named := describe_naming(dataset):
@@ -75,7 +74,7 @@ def tune_command(
     content = json.dumps(weights, indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
     value = {**make_report(found), "file": str(out), "spent": command_spending()}
-    write_result(value, json_file, lambda: _show(found, out, settings, settings.index or default_index(dataset.name)))
+    write_result(value, json_file, lambda: _show(found, out, settings, settings.index_folder(dataset.name)))
 
 
 def make_weights(tuned: Tuned, data: str, bases: Any, questions: Sequence[Query]) -> dict[str, Any]:

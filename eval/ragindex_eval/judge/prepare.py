@@ -90,7 +90,7 @@ def estimate_judging(
     `estimate_comparison` does.
     """
     schemes = make_plan(settings).schemes
-    found = estimate_comparison(settings, data, folder, schemes)
+    found = estimate_comparison(settings, settings, data, schemes, folder=folder)
     model, _ = find_payees(folder, settings.llm, settings.encoder)
     if settings.llm is None or model is None:
         return found

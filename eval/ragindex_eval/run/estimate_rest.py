@@ -16,7 +16,7 @@ from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run.build_costs import read_costs
 from ragindex_eval.run.plan import choose_methods, list_all
-from ragindex_eval.run.settings import ALL, QUICK, CompareSettings
+from ragindex_eval.run.settings import ALL, QUICK, IndexAndModelSettings
 
 _ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
 _SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038
@@ -48,7 +48,7 @@ def list_rest() -> list[str]:
     return [name for name in list_all() if name not in QUICK]
 
 
-def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | None:
+def estimate_rest_building(models: IndexAndModelSettings, folder: Path) -> float | None:
     """Return the seconds that building the rest takes over the documents of an index; None before `recommend` ran.
 
     Building a sample for it takes half a minute at the end of a comparison. Plugins of others are left out: what they
@@ -56,8 +56,8 @@ def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | N
     """
     schemes = {method.label: method.scheme for method in choose_methods([ALL])[0] if method.label in list_rest()}
     ours = {label: scheme for label, scheme in schemes.items() if code_fingerprint.of(type(scheme)) is None}
-    with Index.open(folder, **settings.opened_with(), read_only=True) as index:
-        costs = read_costs(ours, tuple(index.documents), settings, folder)
+    with Index.open(folder, **models.opened_with(), read_only=True) as index:
+        costs = read_costs(ours, tuple(index.documents), models, folder)
     return None if costs is None else costs.seconds_left(ours)
 
 
