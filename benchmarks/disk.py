@@ -136,7 +136,7 @@ def say(when: str, index: Index, folder: Path) -> None:
     print(f"    {json.dumps(told)}")
     if hasattr(index, "disk"):
         disk = index.disk()
-        print(f"    served {disk.served / 1e6:.1f} MB; folder / served = {disk.whole / disk.served:.2f}")
+        print(f"    served {disk.served / 1e6:.1f} MB; folder / served = {disk.total / disk.served:.2f}")
         print(
             f"    {json.dumps({name: round(size / 1e6, 2) for name, size in disk.apart.items() if size})}", flush=True
         )

@@ -185,15 +185,15 @@ def _counted(opened: GrieverRetriever, query: Query, of: Gold, k: int) -> list[i
     gold = set(of.doc_ids)
     once = replace(opened, settings=opened.settings.model_copy(update={"iterations": 1}))
     first, second = (one.searched(query, k) for one in (once, opened))
-    found = documents(hit for line in first for hit in line.found.values())
-    pool = documents(hit for line in second for hit in line.found.values())
+    found = documents(hit for line in first for hit in line.hits.values())
+    pool = documents(hit for line in second for hit in line.hits.values())
     missing = gold - found
-    stated = opened.index.triples([id for line in first for id in line.found]).values()
+    stated = opened.index.triples([id for line in first for id in line.hits]).values()
     named = {key for each in stated for one in each for key, _ in one.sides}
     joins = {name for line in second for name in line.joins}
     entities = {doc: _entities(opened, doc) for doc in missing}
     kept = {one.stated.passage_id for line in second for one in line.subgraph.triples}
-    with_triple = documents(hit for line in second for id, hit in line.found.items() if id in kept)
+    with_triple = documents(hit for line in second for id, hit in line.hits.items() if id in kept)
     [best] = opened.retrieve([query], k)
     return [
         len(gold),

@@ -136,10 +136,10 @@ def estimate(
     UsageError if `llm` names no model (`offline`) or a task has no rule, and ServiceError if every request for the
     sample failed.
     """
-    wanted = schemes if isinstance(schemes, Mapping) else {registry.label(scheme): scheme for scheme in schemes}
-    name, done = require_model(llm), list(built)
-    all_parts = [part for part in topological_order(_list_parts(wanted)) if "model" in part.uses]
-    parts = [part for part in all_parts if part not in done]
+    by_label = schemes if isinstance(schemes, Mapping) else {registry.label(scheme): scheme for scheme in schemes}
+    name, built_parts = require_model(llm), list(built)
+    all_parts = [part for part in topological_order(_list_parts(by_label)) if "model" in part.uses]
+    parts = [part for part in all_parts if part not in built_parts]
     if not parts or not corpus.documents:
         return []
     chunking = corpus.chunking if chunking == "corpus" else chunking
@@ -170,7 +170,7 @@ def estimate(
             part_of_corpus=share > 1,
         )
         priced = _add_repaid(priced, [each.times(share) for each in counting.repaid.take(task)])
-        labels = tuple(label for label, scheme in wanted.items() if _needs(scheme, task))
+        labels = tuple(label for label, scheme in by_label.items() if _needs(scheme, task))
         estimates.append(replace(priced, methods=labels))
     return estimates
 
@@ -371,8 +371,8 @@ def _asks_of_passages(part: Part[Any]) -> bool:
     )
 
 
-def _needs(wanted: Scheme | Part[Any], task: str) -> bool:
-    return any(task == own.name for part in topological_order(parts_of(wanted)) for own in part.tasks())
+def _needs(method: Scheme | Part[Any], task: str) -> bool:
+    return any(task == own.name for part in topological_order(parts_of(method)) for own in part.tasks())
 
 
 def _draw(queries: Sequence[Query], most: int | None, seed: int) -> list[Query]:
@@ -648,9 +648,11 @@ def estimate_encoding(
     rules. The parts `built` cost nothing, nor do texts that `find_stored` returns. A comparison encodes a question
     once; what a method searches for later is not counted.
     """
-    name, done = _find_paid_name(encoder), list(built)
+    name, built_parts = _find_paid_name(encoder), list(built)
     encoding = {label: scheme for label, scheme in schemes.items() if any(map(uses_encoder, parts_of(scheme)))}
-    parts = [part for part in topological_order(_list_parts(encoding)) if uses_encoder(part) and part not in done]
+    parts = [
+        part for part in topological_order(_list_parts(encoding)) if uses_encoder(part) and part not in built_parts
+    ]
     if name is None:
         return []
     estimates = list[Estimate]()

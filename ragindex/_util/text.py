@@ -76,8 +76,8 @@ def find_near_paths(path: Path) -> list[str]:
 def _compare(name: str, other: str) -> float:
     """Return the similarity; 0 if it is less than _NEAR, which upper bounds of it show at once for most names."""
     a, b = name.casefold(), other.casefold()
-    begun = _NEAR if len(a) > 1 and b.startswith(a) else 0.0
+    bonus = _NEAR if len(a) > 1 and b.startswith(a) else 0.0
     matcher = SequenceMatcher(None, a, b)
     if matcher.real_quick_ratio() < _NEAR or matcher.quick_ratio() < _NEAR:
-        return begun
-    return max(matcher.ratio(), begun)
+        return bonus
+    return max(matcher.ratio(), bonus)

@@ -72,7 +72,7 @@ def add(
         folder,
         encoder=opening.encoder,
         store=opening.store,
-        chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
+        chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], keep=True),
         llm_settings=setting,
         wait_seconds=opening.wait,
         create=True,

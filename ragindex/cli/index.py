@@ -245,9 +245,9 @@ def _parse_chunking(written: str) -> Chunking:
 
 
 def _choose_chunking(
-    existing: manifest.Manifest | None, corpus: Corpus | None, wanted: Chunking | None
+    existing: manifest.Manifest | None, corpus: Corpus | None, chunking: Chunking | None
 ) -> Chunking | Literal["default"] | None:
     """Return the `chunking` argument for opening the index, whose chunking changes only after it is opened."""
-    if wanted is not None:
-        return wanted if existing is None else "default"
+    if chunking is not None:
+        return chunking if existing is None else "default"
     return "default" if corpus is None else sources.choose_chunking(existing, corpus)

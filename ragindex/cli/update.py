@@ -181,8 +181,8 @@ class _Round:
     def _estimate(self, given: list[SourceDocuments]) -> list[Estimate]:
         documents = tuple(document for source in given for corpus in source.corpora for document in corpus.documents)
         corpus = Corpus(self.folder.name, "index", documents, 0, (), whole=False)
-        wanted = {registry.label(scheme): scheme for scheme in self.only} or None
-        return estimate_left(self.folder, corpus, wanted, LLMSettings(), adds=True)
+        schemes = {registry.label(scheme): scheme for scheme in self.only} or None
+        return estimate_left(self.folder, corpus, schemes, LLMSettings(), adds=True)
 
     def _preview(self, given: list[SourceDocuments]) -> None:
         with Index.open(self.folder, read_only=True) as index:
