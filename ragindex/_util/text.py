@@ -58,6 +58,14 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else f"Available: {', '.join(names) or 'none'}."
 
 
+def require_known_options(function: str, options: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError, with names that are near, for a keyword that a function with typed options does not have."""
+    names = list(known)
+    for name in options:
+        if name not in names:
+            raise TypeError(f"{function} has no option {name!r}. {suggest_names(name, names)}")
+
+
 def describe_near(names: Sequence[str]) -> str:
     """Return `near it is 'hill.md'` for an error message, or `near it are …` for several names; "" for none."""
     return f"near it {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}" if names else ""

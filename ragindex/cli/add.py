@@ -21,7 +21,7 @@ from ragindex.cli.options import (
     StoreOption,
     WaitOption,
 )
-from ragindex.estimate_left import estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
 from ragindex.index.notes import (
@@ -66,7 +66,7 @@ def add(
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
     setting = LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers)
-    estimating = partial(estimate_left, folder, added, None, setting, encoder=opening.encoder, adds=True)
+    estimating = partial(estimate_left, folder, added, None, setting, BuildPlan(encoder=opening.encoder, adds=True))
     approve(estimating, consent.answer(opening.budget, json))
     with Index.open(
         folder,

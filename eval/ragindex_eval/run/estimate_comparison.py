@@ -9,8 +9,15 @@ from typing import Any, Literal
 from ragindex.accounting import ledger
 from ragindex.counting import Counting
 from ragindex.errors import MissingPartError
-from ragindex.estimate import Estimate, Pricing, estimate_question_vectors, estimate_questions, estimate_reading
-from ragindex.estimate_left import MOST_CHARACTERS, estimate_left, find_payees, open_paid
+from ragindex.estimate import (
+    Estimate,
+    EstimateScope,
+    Pricing,
+    estimate_question_vectors,
+    estimate_questions,
+    estimate_reading,
+)
+from ragindex.estimate_left import MOST_CHARACTERS, BuildPlan, estimate_left, find_payees, open_paid
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest
 from ragindex.index.parts import TRIPLES, paid_by, tasks_of
@@ -61,12 +68,14 @@ def estimate_comparison(
             None if data is None else data.corpus,
             schemes,
             setting,
-            llm=settings.llm,
-            encoder=settings.encoder,
-            language=settings.language,
-            seed=settings.seed,
-            keep_calls=not settings.no_cache,
-            imported=() if settings.triples is None else [TRIPLES],
+            BuildPlan(
+                llm=settings.llm,
+                encoder=settings.encoder,
+                language=settings.language,
+                seed=settings.seed,
+                keep_calls=not settings.no_cache,
+                imported=() if settings.triples is None else (TRIPLES,),
+            ),
             sample=sample,
             most_characters=None if thorough else MOST_CHARACTERS,
         )
@@ -99,17 +108,15 @@ def _estimate_asking(
         with Index.open(folder, **settings.opened_with(), read_only=True) as index:
             chunking = index.chunking
             left = {label: _list_left(settings, data, index, scheme) for label, scheme in schemes.items()}
-    options: dict[str, Any] = {
-        "reader_tokens": settings.reader_tokens,
-        "k": settings.k[-1],
-        "seed": settings.seed or 0,
-        "language": settings.language,
-        "chunking": chunking,
-        "paid": paid,
-        "sample": sample,
-        "most_characters": None if thorough else MOST_CHARACTERS,
-        "most_questions": None if thorough else SAMPLED_QUESTIONS,
-    }
+    scope = EstimateScope(
+        seed=settings.seed or 0,
+        language=settings.language,
+        chunking=chunking,
+        paid=paid,
+        sample=sample,
+        most_characters=None if thorough else MOST_CHARACTERS,
+        most_questions=None if thorough else SAMPLED_QUESTIONS,
+    )
     groups: dict[tuple[str, ...], dict[str, Scheme]] = {}
     for label, scheme in schemes.items():
         if (settings.read or tasks_of(scheme)) and not asks_service(scheme):
@@ -118,7 +125,13 @@ def _estimate_asking(
     for ids, group in groups.items():
         queries = [query for query in data.queries if query.id in ids]
         if queries:
-            found += estimate_questions(data.corpus, group, model, setting, queries, reads=settings.read, **options)
+            found += estimate_questions(
+                *(data.corpus, group, model, setting, queries),
+                reads=settings.read,
+                reader_tokens=settings.reader_tokens,
+                k=settings.k[-1],
+                scope=scope,
+            )
     if settings.read:
         counting = Counting.beside(Pricing.of(model, setting).name, paid).open()
         found += estimate_bounds(settings, data, chunking, counting, Pricing.of(model, setting))
