@@ -36,10 +36,20 @@ def _parameters(value: Any) -> str:
     """The parameters without their types, which the text explains."""
     if inspect.isclass(value) and (value is ragindex.Index or issubclass(value, Exception)):
         return ""
-    parameters = inspect.signature(value).parameters.values()
+    parameters = [each for one in inspect.signature(value).parameters.values() for each in _options(one)]
     shown = [one.replace(annotation=inspect.Parameter.empty) for one in parameters if one.name != "self"]
     listed = str(inspect.Signature([one.replace(default=_default(one.default)) for one in shown]))
     return listed.replace("Ellipsis", "...")
+
+
+def _options(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """The parameter, or the options of a function whose `**options` have types."""
+    types = getattr(parameter.annotation, "__args__", ())  # of Unpack
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD or not types:
+        yield parameter
+        return
+    for name in types[0].__annotations__:
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=...)
 
 
 def _default(default: Any) -> Any:

@@ -265,8 +265,8 @@ class MadeUpVectors(Encoder):
             entry = ledger.CallRecord(COUNTED_ENCODING, self.id, input_tokens=read, replayed=True, rule=True)
             ledger.record_call(entry, 0.0)
         seeds = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) for text in texts]
-        drawn = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]
-        return normalize_rows(np.array(drawn).reshape(len(texts), self.dimensions))
+        vectors = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]
+        return normalize_rows(np.array(vectors).reshape(len(texts), self.dimensions))
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of `encode_documents`."""

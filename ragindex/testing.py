@@ -149,9 +149,9 @@ def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because
     for left, other in zip(first, second, strict=True):
         ids, expected = [hit.id for hit in left.hits], [hit.id for hit in other.hits]
         assert ids == expected, f"{because}: got {ids}, expected {expected}"
-        for hit, twin in zip(left.hits, other.hits, strict=True):
-            near = abs(hit.score - twin.score) <= TOLERANCE
-            assert near, f"{because}: {hit.id} scores {hit.score}, expected {twin.score}"
+        for hit, other_hit in zip(left.hits, other.hits, strict=True):
+            near = abs(hit.score - other_hit.score) <= TOLERANCE
+            assert near, f"{because}: {hit.id} scores {hit.score}, expected {other_hit.score}"
 
 
 # ---------------------------------------------------------------- naming the plugin at fault
@@ -373,7 +373,7 @@ def check_filter(bench: _Bench) -> None:
 
 @_check
 def check_forbidden(bench: _Bench) -> None:
-    """Check that nothing of a document that the filter keeps out is told: in hits, steps, notes, or to an LLM.
+    """Check that nothing of a document that the filter keeps out is shown: in hits, steps, notes, or to an LLM.
 
     The document joins the others (`retrieval.forbidden_documents`). All ways of keeping it out must give the same
     hits.
@@ -396,7 +396,7 @@ def check_forbidden(bench: _Bench) -> None:
             (retrieval,) = retriever.retrieve([replace(query, filter=where)], k)
             answers[name].append(retrieval)
             leaks = forbidden_documents.list_leaks(query, retrieval, given)
-            assert not leaks, f"the filter by {name} keeps a document out, of which are told: {leaks} ({query.text!r})"
+            assert not leaks, f"the filter by {name} keeps a document out, but it shows in: {leaks} ({query.text!r})"
         assert_same(answers[name], answers["metadata"], f"filtered by {name} instead of by metadata")
 
 

@@ -112,13 +112,13 @@ def write_hashes(folder: Path) -> str:
 def find_folder_damage(folder: Path) -> str | None:
     """Describe the first damaged file of a folder with HASHES_FILE; return None if all are as they were written."""
     try:
-        wanted = load_hashed_json((folder / HASHES_FILE).read_bytes())
+        hashes = load_hashed_json((folder / HASHES_FILE).read_bytes())
     except OSError as error:
         return f"{folder / HASHES_FILE} cannot be read ({error.strerror or error})"
-    if wanted is None:
+    if hashes is None:
         return f"{folder / HASHES_FILE} has changed since it was written"
     return next(
-        (file_damage for name, hashed in wanted.items() if (file_damage := find_file_damage(folder / name, hashed))),
+        (file_damage for name, hashed in hashes.items() if (file_damage := find_file_damage(folder / name, hashed))),
         None,
     )
 

@@ -129,9 +129,9 @@ def estimate_costs(estimating: Callable[[], Sequence[Estimate]]) -> list[Estimat
 def approve_removals(removals: Removals, allowed: bool, json: str | None) -> None:
     """Ask before so many documents of a source are removed that it may be read in part. Raises UsageError."""
     if removals.suspicious and not allowed:
-        gone = many(len(removals.ids) - removals.renamed, "document")
+        count = many(len(removals.ids) - removals.renamed, "document")
         reason = (
-            f"{gone} of {removals.documents:,} of the source {removals.source} would be removed, because it no longer "
+            f"{count} of {removals.documents:,} of the source {removals.source} would be removed, because it no longer "
             f"has them: {first_names(removals.ids)}."
         )
         ask_consent(reason, "Remove them?", "--allow-removals", json)

@@ -43,7 +43,7 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate_left import estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
@@ -133,21 +133,19 @@ def index(
             move_aside(folder)
         read_data = None if data is None else DataReader(folder, reading, named).read(data)
         corpus = None if read_data is None else read_data.corpus
-        estimating = partial(
-            estimate_left,
-            folder,
-            corpus,
-            {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(reuse_answers=opening.reuse_answers),
-            updates=True,
-            refit=building.refit,
-            encoder=opening.encoder,
+        plan = BuildPlan(
             llm=opening.llm,
+            encoder=opening.encoder,
             language=opening.language,
             seed=opening.seed,
             keep_calls=not opening.no_cache,
-            imported=() if building.triples is None else [TRIPLES],
+            updates=True,
+            refit=building.refit,
+            imported=() if building.triples is None else (TRIPLES,),
         )
+        labelled = {registry.label(scheme): scheme for scheme in schemes}
+        setting = LLMSettings(reuse_answers=opening.reuse_answers)
+        estimating = partial(estimate_left, folder, corpus, labelled, setting, plan)
         approve(estimating, consent.answer(opening.budget, json))
     existing = manifest.read_manifest(folder)
     with Index.open(
@@ -245,9 +243,9 @@ def _parse_chunking(written: str) -> Chunking:
 
 
 def _choose_chunking(
-    existing: manifest.Manifest | None, corpus: Corpus | None, wanted: Chunking | None
+    existing: manifest.Manifest | None, corpus: Corpus | None, chunking: Chunking | None
 ) -> Chunking | Literal["default"] | None:
     """Return the `chunking` argument for opening the index, whose chunking changes only after it is opened."""
-    if wanted is not None:
-        return wanted if existing is None else "default"
+    if chunking is not None:
+        return chunking if existing is None else "default"
     return "default" if corpus is None else sources.choose_chunking(existing, corpus)

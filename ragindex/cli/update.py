@@ -32,7 +32,7 @@ from ragindex.cli.watching import Watcher
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, DailyBudgetError, DataError, LeftOutError, RagindexError, UsageError
 from ragindex.estimate import Estimate
-from ragindex.estimate_left import estimate_left, find_payees
+from ragindex.estimate_left import BuildPlan, estimate_left, find_payees
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, require_manifest
 from ragindex.index.notes import format_changes
@@ -181,8 +181,8 @@ class _Round:
     def _estimate(self, given: list[SourceDocuments]) -> list[Estimate]:
         documents = tuple(document for source in given for corpus in source.corpora for document in corpus.documents)
         corpus = Corpus(self.folder.name, "index", documents, 0, (), whole=False)
-        wanted = {registry.label(scheme): scheme for scheme in self.only} or None
-        return estimate_left(self.folder, corpus, wanted, LLMSettings(), adds=True)
+        schemes = {registry.label(scheme): scheme for scheme in self.only} or None
+        return estimate_left(self.folder, corpus, schemes, LLMSettings(), BuildPlan(adds=True))
 
     def _preview(self, given: list[SourceDocuments]) -> None:
         with Index.open(self.folder, read_only=True) as index:

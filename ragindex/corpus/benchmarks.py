@@ -216,15 +216,15 @@ def read_quality(path: Path, problems: Problems) -> Gathered:
 
     Two lines, from two writers of questions, hold the same article. Raises DataError if their texts differ.
     """
-    seen: dict[str, str] = {}
+    digests: dict[str, str] = {}
 
     def parse_article(item: Item) -> list[RawDocument]:
         id, title, text = item.text("article_id"), item.text("title", default=""), item.text("article")
         if _HTML.search(text):
             raise item.error("an article without HTML, as in the htmlstripped files of QuALITY", format_value(text))
         metadata = parse_metadata(item, *_given(item, _STORY_METADATA))
-        known, seen[id] = seen.get(id), digest([title, text])
-        if known not in (None, seen[id]):
+        known, digests[id] = digests.get(id), digest([title, text])
+        if known not in (None, digests[id]):
             raise item.error("one text for each article_id", f"another text for {id!r}")
         return [] if known else [RawDocument(id, title, text, metadata, item)]
 

@@ -123,18 +123,18 @@ def read_repository(
     files = list(_list_files(git, commit, folder, selection, problems, listing))
     changed = _list_changed(git, since, commit, folder) if since else None
     untouched = frozenset[str]() if changed is None else frozenset(each.name for each in files) - changed
-    wanted = [each for each in files if each.name not in untouched]
+    changed_files = [each for each in files if each.name not in untouched]
     if any(each.ocr for each in (selection, *selection.below.values())):
         require_all_installed(OCR_PACKAGES, "--ocr")
-    names = [file.name for file in wanted]
+    names = [file.name for file in changed_files]
     changes = _find_last_changes(git, [commit, f"^{since}"], folder, names) if changed is not None else {}
     changes |= _find_last_changes(git, [commit], folder, [name for name in names if name not in changes])
-    gathered = _CommitReader(git, selection, listing, changes).read(wanted, problems)
+    gathered = _CommitReader(git, selection, listing, changes).read(changed_files, problems)
     if not files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
-        seen = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in suffixes)
+        suffix_counts = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in suffixes)
         excluded = f" ({len(listing.excluded):,} excluded)" if listing.excluded else ""
-        got = f"only {seen}" if seen else f"no files in the commit {commit[:12]}"
+        got = f"only {suffix_counts}" if suffix_counts else f"no files in the commit {commit[:12]}"
         raise DataError(
             f"a commit with files ending in {', '.join(DOCUMENT_SUFFIXES)}",
             got + excluded,

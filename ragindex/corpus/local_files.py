@@ -181,9 +181,9 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
     if not listing.files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
         kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
-        seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
+        kind_counts = ", ".join(f"{count} {kind}" for count, kind in kinds)
         expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
-        got = f"only {seen}" if seen else "no files"
+        got = f"only {kind_counts}" if kind_counts else "no files"
         got += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
         raise DataError(expected, got + chosen, path=path)

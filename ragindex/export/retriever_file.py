@@ -276,11 +276,11 @@ def verify_files(folder: Path, files: Sequence[StoredFile]) -> None:
 
     Files of another export, which a killed process may have left beside its own, are never read. Raises DamagedError.
     """
-    wanted = {file.path for file in files}
-    paths = {path for path in _list_files(folder) if path in wanted or not _is_left(folder, path)}
-    if paths != wanted:
-        name = min(paths ^ wanted)
-        wrong = "is missing" if name in wanted else "does not belong to the retriever"
+    names = {file.path for file in files}
+    paths = {path for path in _list_files(folder) if path in names or not _is_left(folder, path)}
+    if paths != names:
+        name = min(paths ^ names)
+        wrong = "is missing" if name in names else "does not belong to the retriever"
         raise DamagedError(f"{folder}: {name} {wrong}. Copy the retriever again, or export it again.")
     for stored in files:
         path = folder / stored.path

@@ -272,9 +272,9 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
     needed = [now, *read]
     names = store.names()
     outdated = dict(manifest.outdated)
-    begun = unfinished_parts(folder)
+    unfinished = unfinished_parts(folder)
     for key, since in sorted(manifest.outdated.items()):
-        keep = key in begun and time.time() - since < _KEEP_BEGUN
+        keep = key in unfinished and time.time() - since < _KEEP_BEGUN
         if not keep and not any(key in state.parts for state in read):
             drop_collections(folder, store, key, names)
             del outdated[key]

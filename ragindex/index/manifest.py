@@ -398,7 +398,7 @@ def resolve_settings(
 ) -> IndexSettings:
     """Return the settings of the existing index, or those of a new one.
 
-    Raises UsageError if a value differs from that of the existing index `held`.
+    Raises UsageError if a value differs from that of the existing index.
     """
     if language is not None:
         analyse("", language)  # raises an error that suggests similar names if the language is unknown

@@ -378,18 +378,18 @@ def _list_built_ids(store: Store, manifest: Manifest) -> frozenset[str]:
     return frozenset(ids)
 
 
-def _read_documents(store: Store, versions: Iterable[int | None], wanted: frozenset[str]) -> Iterator[pa.Table]:
-    """Yield the whole records of the documents `wanted` (empty: of any), each from the first version that has it."""
-    taken = set[str]()
+def _read_documents(store: Store, versions: Iterable[int | None], ids: frozenset[str]) -> Iterator[pa.Table]:
+    """Yield the whole records of these documents (without ids: of any), each from the first version that has it."""
+    read_ids = set[str]()
     for version in dict.fromkeys(number for number in versions if number):
         try:
             for table in store.rescue("documents", version):
                 rows = [
                     row
                     for row in table.to_pylist()
-                    if row["id"] not in taken and (not wanted or row["id"] in wanted) and is_whole_row(row)
+                    if row["id"] not in read_ids and (not ids or row["id"] in ids) and is_whole_row(row)
                 ]
-                taken.update(row["id"] for row in rows)
+                read_ids.update(row["id"] for row in rows)
                 yield pa.Table.from_pylist(rows, schema=DOCUMENT_ROWS)
         except EngineError:
             continue

@@ -60,13 +60,13 @@ class DSPyRetriever(dspy.Module):  # type: ignore[misc]  # dspy has no types
 
     def forward(self, query: str, k: int | None = None, where: Where | None = None) -> Any:
         """Search. `where` is added to that of the retriever and never replaces it."""
-        wanted = combine_filters(self.where, _translate(where))
-        return _to_prediction(self.retriever.search(query, self.k if k is None else k, where=wanted))
+        condition = combine_filters(self.where, _translate(where))
+        return _to_prediction(self.retriever.search(query, self.k if k is None else k, where=condition))
 
     async def aforward(self, query: str, k: int | None = None, where: Where | None = None) -> Any:
         """Search without blocking the event loop."""
-        wanted = combine_filters(self.where, _translate(where))
-        return _to_prediction(await self.retriever.asearch(query, self.k if k is None else k, where=wanted))
+        condition = combine_filters(self.where, _translate(where))
+        return _to_prediction(await self.retriever.asearch(query, self.k if k is None else k, where=condition))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy without the open method, which is frozen and may hold a large index: optimizers copy programs often."""

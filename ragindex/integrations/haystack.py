@@ -166,8 +166,12 @@ class HaystackRetriever:
 
     def _translate(self, given: dict[str, Any] | None) -> Filter | None:
         """Apply the policy. Haystack's own function for it drops a filter that it cannot merge."""
-        own, wanted = translate_haystack_filters(self.filters), translate_haystack_filters(given)
-        return combine_filters(own, wanted) if self.filter_policy == FilterPolicy.MERGE else wanted or own
+        own_filters, call_filters = translate_haystack_filters(self.filters), translate_haystack_filters(given)
+        return (
+            combine_filters(own_filters, call_filters)
+            if self.filter_policy == FilterPolicy.MERGE
+            else call_filters or own_filters
+        )
 
 
 def _to_output(hits: Hits) -> dict[str, list[Document]]:

@@ -208,16 +208,16 @@ def _walk(
     step: ChatRequest | None = request
     while step is not None and (stored := find(step)) is not None:
         answer, replayed = stored
-        last, sent, step = step is not request, step, None
+        last, sent_request, step = step is not request, step, None
         result: Reading[Output] | UnusableError
         try:
             result = _parse_output(task, answer, answer.is_cut)
         except UnusableError as error:
             result = error
             if not last and error.kind != "refusal":
-                step = _build_retry(sent, answer, error)
+                step = _build_retry(sent_request, answer, error)
             elif not last and again and replayed:
-                step = replace(sent, again=True, question=hash_follow_up(sent.question, "refusal"))
+                step = replace(sent_request, again=True, question=hash_follow_up(sent_request.question, "refusal"))
         yield _Turn(answer, replayed, result, step)
 
 
@@ -319,7 +319,7 @@ def _map_in_threads(
     An LLMError becomes a Failure of the task `name`. Any other error ends the map after the requests in flight. So do
     20 consecutive inputs that fail because of the endpoint (ServiceError). Each thread runs in a copy of this context.
     """
-    stop, lanes = StopSignal(), ledger.ConcurrentTimes(workers)
+    stop, times = StopSignal(), ledger.ConcurrentTimes(workers)
     token = stopping.set(stop)
     pool = ThreadPoolExecutor(min(threads_for(workers), len(inputs)) or 1, thread_name_prefix=name)
 
@@ -327,7 +327,7 @@ def _map_in_threads(
         if stop.is_set():
             raise StoppedError
         try:
-            with lanes.item(number):
+            with times.item(number):
                 try:
                     return run(inputs[number])
                 except LLMError as error:
@@ -346,7 +346,7 @@ def _map_in_threads(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         stopping.reset(token)
-        lanes.close()
+        times.close()
 
 
 def threads_for(requests: int) -> int:

@@ -54,7 +54,7 @@ _UNSUPPORTED_WORDS = (
 )
 _STRUCTURE_WORDS = ("response_format", "json_schema", "json_object", "json mode", "schema", "structured", "grammar")
 _LENGTHS_OF_LISTS = ("minitems", "maxitems")
-_MOST_UNENFORCED = 3  # answers beside the schema, after which the schema is also told in the prompt
+_MOST_UNENFORCED = 3  # answers beside the schema, after which the prompt also has the schema
 _LENGTH_WORDS = ("context length", "context_length", "too long", "too many tokens", "maximum context")
 
 
@@ -209,10 +209,10 @@ class OpenAIChat:
         )
 
     def record_fit(self, *, fits: bool) -> None:
-        """Learn whether an answer fits its schema. After a few that do not, schemas are also told in the messages."""
+        """Learn whether an answer fits its schema. After a few that do not, the messages also have the schemas."""
         if self._memory.record_fit(fits=fits):
             _log.warning(
-                "openai:%s at %s accepts JSON schemas and ignores them: they are told in the prompt from now on",
+                "openai:%s at %s accepts JSON schemas and ignores them: the prompt has them from now on",
                 *(self.model, self.base_url),
             )
 

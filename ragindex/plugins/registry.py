@@ -131,8 +131,8 @@ def _explain_mismatch(group: PluginGroup, loaded: Any) -> str | None:
     if bases is None:
         return None if callable(loaded) else f"a {_SINGULAR[group]} must be a function, and it is {loaded!r}"
     if not (isinstance(loaded, type) and issubclass(loaded, bases)):
-        wanted = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
-        return f"a {_SINGULAR[group]} must be a subclass of {wanted}, and it is {loaded!r}"
+        base_names = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+        return f"a {_SINGULAR[group]} must be a subclass of {base_names}, and it is {loaded!r}"
     if issubclass(loaded, Scheme) and not (loaded.open is Scheme.open and loaded.parts is Scheme.parts):
         return "a method must define '_open' and '_parts' in place of 'open' and 'parts', which call them"
     missing = sorted(loaded.__abstractmethods__)

@@ -1,4 +1,4 @@
-"""A made-up corpus with one document that a filter keeps out, for checks that nothing of it is told.
+"""A made-up corpus with one document that a filter keeps out, for checks that nothing of it is shown.
 
 The document is between the others: its triples join their names, summaries and aggregates are made from it too, and it
 gives a name of theirs another spelling.

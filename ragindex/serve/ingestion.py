@@ -43,7 +43,7 @@ class SpendCap:
 class SourceUpdates:
     """The last update of the sources of a collection: whether it was asked for, goes on or has ended, and its report.
 
-    `request` is what the sync process has not been told yet.
+    `request` is what the sync process has not got yet.
     """
 
     status: Literal["none", "accepted", "running", "done", "failed"] = "none"
@@ -277,10 +277,10 @@ class Ingestion:
         if change is not None and change.status != "accepted":
             self.collection.refresh()
         document = next(iter(self.collection.state.index.read([id])), None)
-        seen = [version for version in (document, change.document if change else None) if version is not None]
-        if any(not passing_documents(key.where, {id: version.metadata}) for version in seen):
+        versions = [version for version in (document, change.document if change else None) if version is not None]
+        if any(not passing_documents(key.where, {id: version.metadata}) for version in versions):
             return None, None
-        if key.where is not None and not seen:  # what was deleted has no metadata to judge by
+        if key.where is not None and not versions:  # what was deleted has no metadata to judge by
             return None, None
         return document, change
 

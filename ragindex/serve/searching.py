@@ -88,8 +88,8 @@ def find_collection(service: "Service", key: AccessKey, name: str) -> ServedColl
 def read_document(collection: ServedCollection, key: AccessKey, id: str) -> Document | None:
     """Return a document as it is searched now, or None if there is none that the key may see."""
     document = next(iter(collection.state.index.read([id])), None)
-    seen = document is not None and passing_documents(key.where, {document.id: document.metadata})
-    return document if seen else None
+    is_visible = document is not None and passing_documents(key.where, {document.id: document.metadata})
+    return document if is_visible else None
 
 
 def search_collection(service: "Service", key: AccessKey, order: SearchOrder) -> ServedSearch:

@@ -130,8 +130,8 @@ class SpoolTransaction:
 
     def count_pending_characters(self, owner: str | None = None) -> int:
         """Return the characters of changes, of all keys or of one, that are not made yet, as they are written."""
-        wanted = "" if owner is None else "AND owner = ?"
-        question = f"SELECT coalesce(sum(length(body)), 0) FROM changes WHERE status = 'accepted' {wanted}"  # noqa: S608
+        condition = "" if owner is None else "AND owner = ?"
+        question = f"SELECT coalesce(sum(length(body)), 0) FROM changes WHERE status = 'accepted' {condition}"  # noqa: S608
         (characters,) = self._connection.execute(question, [] if owner is None else [owner]).fetchone()
         return int(characters)
 

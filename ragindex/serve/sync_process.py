@@ -123,8 +123,8 @@ def _make_changes(index: Index, spool: Spool, changes: Sequence[AcceptedChange])
     if not changes:
         return 0
     last = {change.id: change for change in changes}  # the last change of a document counts
-    gone = [change.id for change in last.values() if change.document is None]
-    existing = index.documents.sources(gone)
+    removed = [change.id for change in last.values() if change.document is None]
+    existing = index.documents.sources(removed)
     if existing:
         index.remove(list(existing))
     documents = [change.document for change in last.values() if change.document is not None]
@@ -198,12 +198,12 @@ def _add_documents(index: Index, documents: Sequence[Document]) -> dict[str, str
 
 def _failed_passages(index: Index, ids: Sequence[str]) -> Mapping[str, str]:
     """Return why a part could not be made of a passage of these documents, by document."""
-    document_of, wanted = index.finished_documents().document_of, set(ids)
+    document_of, failed_ids = index.finished_documents().document_of, set(ids)
     return {
         document_of(failed): f"{record.name}: {reason}"
         for record in index.manifest.parts.values()
         for failed, reason in record.failed.items()
-        if document_of(failed) in wanted
+        if document_of(failed) in failed_ids
     }
 
 

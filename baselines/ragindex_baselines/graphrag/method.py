@@ -204,12 +204,12 @@ class GraphRAGRetriever:
     def _search_entities(self, vectors: Floats, passing: Sequence[frozenset[str] | None]) -> list[SearchResult]:
         """Return the entities nearest to each question, of which all passages pass."""
         results: dict[int, SearchResult] = {}
-        left, depth, wanted = list(range(len(passing))), self.settings.entities, self.settings.entities
-        while left:
-            requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in left]
-            answers = list(zip(left, self.entities.search(requests), strict=True))
-            results |= {n: _keep_passing(answer, passing[n], wanted) for n, answer in answers}
-            left = [n for n, answer in answers if len(results[n].ids) < wanted and len(answer.ids) == depth]
+        pending, depth, entity_count = list(range(len(passing))), self.settings.entities, self.settings.entities
+        while pending:
+            requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in pending]
+            answers = list(zip(pending, self.entities.search(requests), strict=True))
+            results |= {n: _keep_passing(answer, passing[n], entity_count) for n, answer in answers}
+            pending = [n for n, answer in answers if len(results[n].ids) < entity_count and len(answer.ids) == depth]
             depth *= _DEEPER
         return [results[n] for n in range(len(passing))]
 

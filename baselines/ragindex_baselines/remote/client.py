@@ -104,12 +104,12 @@ class JsonAddress:
             return connection
         raise RequestProblemError(problem)
 
-    def _exchange(self, connection: HTTPConnection, sent: bytes) -> tuple[HTTPResponse, bytes]:
+    def _exchange(self, connection: HTTPConnection, request_body: bytes) -> tuple[HTTPResponse, bytes]:
         """Send a request and read the answer, as far as it may be read."""
         lost, late = "", f"no whole answer within {self.timeout:g} seconds"
         with _limit_time(connection, self.timeout) as cut:
             try:
-                connection.request("POST", urlsplit(self.url).path or "/", sent, {**_HEADERS, **self.headers})
+                connection.request("POST", urlsplit(self.url).path or "/", request_body, {**_HEADERS, **self.headers})
                 answer = connection.getresponse()
                 text = answer.read(self.max_bytes + 1)
                 if answer.length and len(text) <= self.max_bytes:

@@ -134,9 +134,9 @@ class HttpRetriever:
         return [self._search(query, k) for query in queries]
 
     def _search(self, query: Query, k: int) -> Retrieval:
-        wanted = min(k if query.filter is None else max(k, self.scheme.depth), self.protocol.most)
+        limit = min(k if query.filter is None else max(k, self.scheme.depth), self.protocol.most)
         start = time.perf_counter()
-        service_hits = self._ask(query.text, wanted)
+        service_hits = self._ask(query.text, limit)
         ms = (time.perf_counter() - start) * 1e3
         matched = self.documents.match(service_hits, query.filter, by_file_name=self.protocol.by_file_name)
         record_ranking(self.scheme.protocol, matched.hits, k)
@@ -265,8 +265,8 @@ class CorpusDocuments:
         )
 
 
-def _keep(ids: Sequence[str], known: Container[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(meant for id in ids if (meant := find_spelling(id, known)) is not None))
+def _keep(ids: Sequence[str], known_ids: Container[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(spelling for id in ids if (spelling := find_spelling(id, known_ids)) is not None))
 
 
 def _find_by_file_name(hit: ServiceHit, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -285,11 +285,11 @@ def _with_scores(hits: Sequence[Hit], service_hits: Sequence[ServiceHit]) -> lis
 
 def _with_own_ids(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """Return the hits with ids that differ: a service may return several passages of a document under its id."""
-    given, taken = {hit.id for hit in hits}, set[str]()
+    own_ids, used_ids = {hit.id for hit in hits}, set[str]()
     numbered = list[Hit]()
     for hit in hits:
         new = (f"{hit.id} ({number})" for number in count(2))
-        id = hit.id if hit.id not in taken else next(fresh for fresh in new if fresh not in given | taken)
-        taken.add(id)
+        id = hit.id if hit.id not in used_ids else next(fresh for fresh in new if fresh not in own_ids | used_ids)
+        used_ids.add(id)
         numbered.append(replace(hit, id=id))
     return tuple(numbered)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, UsageError
-from ragindex.estimate import estimate
+from ragindex.estimate import EstimateScope, estimate
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
@@ -162,7 +162,8 @@ def _estimate_dollars(candidate: Candidate, corpus: Corpus, settings: CompareSet
     if settings.llm in (None, "offline"):
         return 0.0
     model = registry.llm(settings.llm)
-    estimates = estimate(corpus, [candidate.scheme], model, LLMSettings(), language=settings.language)
+    scope = EstimateScope(language=settings.language)
+    estimates = estimate(corpus, [candidate.scheme], model, LLMSettings(), scope)
     return None if any(each.money is None for each in estimates) else sum(each.money or 0.0 for each in estimates)
 
 

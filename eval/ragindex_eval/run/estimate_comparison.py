@@ -5,13 +5,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ragindex.accounting import ledger
 from ragindex.counting import Counting
 from ragindex.errors import MissingPartError
-from ragindex.estimate import Estimate, Pricing, estimate_question_vectors, estimate_questions, estimate_reading
-from ragindex.estimate_left import MOST_CHARACTERS, estimate_left, find_payees, open_paid
+from ragindex.estimate import (
+    Estimate,
+    EstimateScope,
+    Pricing,
+    estimate_question_vectors,
+    estimate_questions,
+    estimate_reading,
+)
+from ragindex.estimate_left import MOST_CHARACTERS, BuildPlan, estimate_left, find_payees, open_paid
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest
 from ragindex.index.parts import TRIPLES, paid_by, tasks_of
@@ -65,12 +72,14 @@ def estimate_comparison(
             None if data is None else data.corpus,
             schemes,
             setting,
-            llm=models.llm,
-            encoder=models.encoder,
-            language=models.language,
-            seed=models.seed,
-            keep_calls=not models.no_cache,
-            imported=() if models.triples is None else [TRIPLES],
+            BuildPlan(
+                llm=models.llm,
+                encoder=models.encoder,
+                language=models.language,
+                seed=models.seed,
+                keep_calls=not models.no_cache,
+                imported=() if models.triples is None else (TRIPLES,),
+            ),
             sample=sample,
             most_characters=None if thorough else MOST_CHARACTERS,
         )
@@ -106,17 +115,15 @@ class _Asking:
             with Index.open(self.folder, **models.opened_with(), read_only=True) as index:
                 chunking = index.chunking
                 left = {label: self._list_left(index, scheme) for label, scheme in schemes.items()}
-        options: dict[str, Any] = {
-            "reader_tokens": measured.reader_tokens,
-            "k": measured.k[-1],
-            "seed": models.seed or 0,
-            "language": models.language,
-            "chunking": chunking,
-            "paid": paid,
-            "sample": sample,
-            "most_characters": None if thorough else MOST_CHARACTERS,
-            "most_questions": None if thorough else SAMPLED_QUESTIONS,
-        }
+        scope = EstimateScope(
+            seed=models.seed or 0,
+            language=models.language,
+            chunking=chunking,
+            paid=paid,
+            sample=sample,
+            most_characters=None if thorough else MOST_CHARACTERS,
+            most_questions=None if thorough else SAMPLED_QUESTIONS,
+        )
         groups: dict[tuple[str, ...], dict[str, Scheme]] = {}
         for label, scheme in schemes.items():
             if (measured.read or tasks_of(scheme)) and not asks_service(scheme):
@@ -126,7 +133,11 @@ class _Asking:
             queries = [query for query in data.queries if query.id in ids]
             if queries:
                 estimates += estimate_questions(
-                    data.corpus, group, self.model, self.setting, queries, reads=measured.read, **options
+                    *(data.corpus, group, self.model, self.setting, queries),
+                    reads=measured.read,
+                    reader_tokens=measured.reader_tokens,
+                    k=measured.k[-1],
+                    scope=scope,
                 )
         if measured.read:
             pricing = Pricing.of(self.model, self.setting)

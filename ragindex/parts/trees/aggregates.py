@@ -64,8 +64,8 @@ class Aggregates(Part[Collection]):
         """Build all aggregates, in O(n log n) in the number of entity names; only changed ones are written."""
         read = _read_propositions(context.inputs[0])
         by_entity = self._by_entity(read.propositions)
-        frequent = self._kept(by_entity)
-        aggregates = self._merged(frequent, read.propositions)
+        frequent = self._select_entities(by_entity)
+        aggregates = self._merge(frequent, read.propositions)
         schema = tree_nodes.schema(
             context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
@@ -85,7 +85,7 @@ class Aggregates(Part[Collection]):
                 places.setdefault(key, []).append(place)
         return places
 
-    def _kept(self, by_entity: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    def _select_entities(self, by_entity: Mapping[str, list[int]]) -> dict[str, list[int]]:
         if self.singles == "keep":
             return dict(by_entity)
         naming = Counter(place for places in by_entity.values() for place in places)
@@ -95,7 +95,7 @@ class Aggregates(Part[Collection]):
             if len(places) > 1 or (self.singles == "unshared" and naming[places[0]] == 1)
         }
 
-    def _merged(
+    def _merge(
         self, frequent: Mapping[str, list[int]], propositions: Sequence["SourceProposition"]
     ) -> list["Aggregate"]:
         """Return the aggregates, sorted by key and piece; with `dedupe`, equal texts become one under the first key."""

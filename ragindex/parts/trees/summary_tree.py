@@ -113,13 +113,13 @@ class SummaryTree(AskingPart[Collection]):
             pool = _sort_nodes([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
             rounds.append(self._round(pool, level, context))
             pool = rounds[-1].above
-            if not rounds[-1].made and all(leaf.level < level for leaf in leaves):
+            if not rounds[-1].nodes and all(leaf.level < level for leaf in leaves):
                 break
-        nodes = [*leaves, *(node for each in rounds for node in each.made)]
+        nodes = [*leaves, *(node for each in rounds for node in each.nodes)]
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
         replace_records(records, _build_records(nodes, self.tree, dimensions))
-        sizes = [len(level.made) for level in rounds if level.made]
+        sizes = [len(level.nodes) for level in rounds if level.nodes]
         above = f"{', '.join(f'{count:,}' for count in sizes)} on the levels above" if sizes else "no level above"
         context.note(f"{len(leaves):,} leaves; {above}.", detail=True)
         for sentence in _write_notes(rounds, self.partition):
@@ -136,7 +136,7 @@ class SummaryTree(AskingPart[Collection]):
 
     def _raise_leaves(self, leaves: Sequence[Node], context: BuildContext) -> list[Node]:
         """Return the leaves in order, with those of high abstractness on level 1. One that failed stays."""
-        inputs = {node.id: {"text": node.whole} for node in leaves}
+        inputs = {node.id: {"text": node.full_text} for node in leaves}
         answers = self.ask(context, ABSTRACTNESS, inputs, "summary_tree: abstractness")
         high = {id for id, answer in answers.items() if answer.abstractness == "high"}
         return [replace(node, level=1) if node.id in high else node for node in leaves]
@@ -185,7 +185,7 @@ class SummaryTree(AskingPart[Collection]):
         words = None if self.summary_tokens is None else int(self.summary_tokens * _WORDS_A_TOKEN)
         inputs = {}
         for cluster in clusters:
-            texts = cut_texts([group[0].whole for group in cluster], self.cluster_tokens)
+            texts = cut_texts([group[0].full_text for group in cluster], self.cluster_tokens)
             shown = drop_repeated_lines(texts)
             inputs[self._id(cluster)] = {"texts": texts, "shown": shown, "words": words, "language": context.language}
         return self.ask(context, SUMMARY, inputs, f"summary_tree: level {level}")
@@ -213,14 +213,14 @@ Cluster: TypeAlias = tuple[NodeGroup, ...]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of one level: the nodes `made`, and the nodes `above` that the next level is made from.
+    """The result of one level: its `nodes`, and the nodes `above` that the next level is made from.
 
     `failed` counts clusters without a summary, `alone` nodes in no cluster, `cut` clusters that were shown to
     the LLM in part, and `shortened` summaries that were too long; `divided` is True if clusters were made
     within cells.
     """
 
-    made: tuple[Node, ...]
+    nodes: tuple[Node, ...]
     above: tuple[Node, ...]
     failed: int = 0
     alone: int = 0
@@ -237,8 +237,8 @@ def _group_nodes(pool: Sequence[Node]) -> list[NodeGroup]:
     """Group nodes with equal texts, in order; nodes without text are left out."""
     groups: dict[str, list[Node]] = {}
     for node in pool:
-        if node.whole.strip():
-            groups.setdefault(node.whole, []).append(node)
+        if node.full_text.strip():
+            groups.setdefault(node.full_text, []).append(node)
     return [tuple(nodes) for nodes in groups.values()]
 
 
@@ -247,7 +247,7 @@ def _list_ids(cluster: Cluster) -> list[str]:
 
 
 def _count_cluster_tokens(cluster: Cluster) -> int:
-    return sum(count_shown_tokens(group[0].whole) for group in cluster)
+    return sum(count_shown_tokens(group[0].full_text) for group in cluster)
 
 
 # ---------------------------------------------------------------- sentences that name the entities of a text

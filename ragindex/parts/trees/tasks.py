@@ -115,10 +115,10 @@ def drop_repeated_lines(texts: Sequence[str]) -> list[str]:
     Aggregates of entities that share propositions repeat them line by line. The rules weigh what is repeated, so they
     get the whole texts.
     """
-    seen: set[str] = set()
+    earlier: set[str] = set()
     left = []
     for text in texts:
-        lines = [line for line in text.split("\n") if line.strip() not in seen]
-        seen.update(line.strip() for line in text.split("\n") if line.strip())
+        lines = [line for line in text.split("\n") if line.strip() not in earlier]
+        earlier.update(line.strip() for line in text.split("\n") if line.strip())
         left.append("\n".join(lines))
     return [text for text in left if text.strip()]

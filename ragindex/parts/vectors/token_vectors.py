@@ -357,7 +357,7 @@ def _choose_segments(records: _StoredRecords, context: BuildContext) -> list[int
 
 
 def _join_segments(records: _StoredRecords, segments: Sequence[int], context: BuildContext) -> pa.RecordBatch:
-    """Write the vectors of the segments `doomed` to one new segment, and return the records that point to it."""
+    """Write the vectors of the given segments to one new segment, and return the records that point to it."""
     rows = np.flatnonzero(np.isin(records.places.files, segments))
     rows = rows[np.lexsort((records.places.starts[rows], records.places.files[rows]))]
     chosen = records.places.take(rows)

@@ -135,7 +135,7 @@ def _match_ids(table: pa.Table, other: pa.Table, *, invert: bool = False) -> pa.
 
 
 def _find_changed(now: pa.Table, stored: pa.Table) -> pa.Table:
-    """Return the records of `now` that differ from `held`.
+    """Return the records of `now` that differ from `stored`.
 
     A record of many passages is thus not written again with each of their batches.
     """

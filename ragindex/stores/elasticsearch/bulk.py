@@ -48,12 +48,12 @@ def send(server: Server, alias: str, actions: Iterable[Action], name: str, write
     have ended.
     """
     with ThreadPoolExecutor(writers, thread_name_prefix="bulk") as pool:
-        sent: deque[Future[None]] = deque()
+        pending: deque[Future[None]] = deque()
         for block in _split_blocks(actions):
-            if len(sent) == writers:
-                sent.popleft().result()
-            sent.append(pool.submit(_send, server, alias, block, name))
-        for request in sent:
+            if len(pending) == writers:
+                pending.popleft().result()
+            pending.append(pool.submit(_send, server, alias, block, name))
+        for request in pending:
             request.result()
 
 

@@ -97,7 +97,7 @@ class Server:
     def try_to(self, call: Callable[[Any], Response], *, retries: int | None = None) -> Response:
         """Return the response of `call` as `ask` does, but raise RequestProblemError for the caller to handle."""
         tries = self.retries if retries is None else retries
-        return retry(lambda: self._asked(call), tries, Random())  # noqa: S311  # jitter, no result
+        return retry(lambda: self._call(call), tries, Random())  # noqa: S311  # jitter, no result
 
     def failure(self, doing: str, problem: RequestProblem) -> StoreError:
         """Return the error for the user, with a hint."""
@@ -110,7 +110,7 @@ class Server:
         reason = " ".join((problem.message if unasked else str(problem)).split()).rstrip(".")
         return StoreError(f"The store at {self.where} could not {doing}: {reason}. {hint}".rstrip())
 
-    def _asked(self, call: Callable[[Any], Response]) -> Response:
+    def _call(self, call: Callable[[Any], Response]) -> Response:
         from elasticsearch import ApiError, TransportError
 
         try:

@@ -104,15 +104,15 @@ def search_tables(searches: Sequence[tuple[SearchTable, Sequence[SearchRequest]]
 
 
 def _run_searches(works: Sequence[Searching]) -> list[list[SearchResult]]:
-    results, sent = dict[int, list[SearchResult]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
-    while sent:
+    results, tables = dict[int, list[SearchResult]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
+    while tables:
         waiting = {}
-        for n, rows in sent.items():
+        for n, rows in tables.items():
             try:
                 waiting[n] = works[n].send(rows)
             except StopIteration as over:
                 results[n] = over.value
-        sent = dict(zip(waiting, wait(_read(list(waiting.values()))), strict=True)) if waiting else {}
+        tables = dict(zip(waiting, wait(_read(list(waiting.values()))), strict=True)) if waiting else {}
     return [results[n] for n in range(len(works))]
 
 
@@ -192,9 +192,9 @@ def _search_ids(table: SearchTable, requests: Sequence[SearchRequest]) -> Search
         image = _build_image(table, rows, fields)
         pairs = zip(ranked, requests, strict=True)
         return [replace(result, records=image.get(result.ids, request.fields)) for result, request in pairs]
-    wanted = FilterQuery(Ids(ids), 0, tuple(dict.fromkeys((*fields, "vector") if near else fields)))
-    rows = yield _build_query(table, table.table.query(), wanted)
-    return _build_image(table, rows, wanted.fields).search(requests)
+    query = FilterQuery(Ids(ids), 0, tuple(dict.fromkeys((*fields, "vector") if near else fields)))
+    rows = yield _build_query(table, table.table.query(), query)
+    return _build_image(table, rows, query.fields).search(requests)
 
 
 def _build_image(table: SearchTable, rows: pa.Table, fields: Sequence[str]) -> MemoryImage:

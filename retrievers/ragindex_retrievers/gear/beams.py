@@ -70,13 +70,13 @@ def search_beams(space: Space, initial: Integers, settings: Search, encode: Enco
     If no chain can be extended, return the beams of the last step (reading G8).
     """
     beams = _start_beams(space, _select_distinct(space, initial, settings), settings)
-    seen = set(beams.chains.ravel().tolist())
+    used_triples = set(beams.chains.ravel().tolist())
     for _ in range(settings.beam_length - 1):
-        candidates = _find_candidates(space, beams, seen, settings)
+        candidates = _find_candidates(space, beams, used_triples, settings)
         if not len(candidates.triple):
             return beams
         beams = _extend_beams(space, beams, candidates, settings, encode)
-        seen = set(beams.chains.ravel().tolist())
+        used_triples = set(beams.chains.ravel().tolist())
     return beams
 
 
@@ -103,7 +103,7 @@ def _start_beams(space: Space, initial: Integers, settings: Search) -> Beams:
     return Beams(scores[best], initial[best][:, None], 0, len(initial))
 
 
-def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Search) -> _Candidates:
+def _find_candidates(space: Space, beams: Beams, used_triples: set[int], settings: Search) -> _Candidates:
     """Return the nearest neighbours of the last triple of each beam (lines 10 to 12).
 
     The limit is applied before visited triples are left out.
@@ -114,10 +114,10 @@ def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Searc
     beam = np.repeat(np.arange(len(around)), [len(neighbours) for neighbours in around])
     triple = np.concatenate([np.empty(0, np.int64), *around])
     if settings.triple_identity == "spo":
-        known = {record.triple for record in space.records(sorted(seen - {NOTHING}))}
+        known = {record.triple for record in space.records(sorted(used_triples - {NOTHING}))}
         fresh = np.array([record.triple not in known for record in space.records(triple.tolist())], bool)
     else:
-        fresh = ~np.isin(triple, np.array(sorted(seen)))
+        fresh = ~np.isin(triple, np.array(sorted(used_triples)))
     return _Candidates(beam[fresh], triple[fresh])
 
 

@@ -30,7 +30,7 @@ class ExpandedHits:
     """Fused hits, and the ids of the passages that the chains alone led to, best first."""
 
     hits: tuple[Hit, ...]
-    found: tuple[str, ...]
+    chain_passages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class TripleReader:
             else:
                 shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
                 given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
-                self.done[key] = self.llm.run(READ, given).kept()
+                self.done[key] = self.llm.run(READ, given).distinct()
             step["ids"], step["triples"] = tuple(hit.id for hit in passages), self.done[key]
         return self.done[key]
 

@@ -279,7 +279,7 @@ class Agent:
         passages = expanded.hits
         if self.settings.gist_source == "expanded":
             by_id = {hit.id: hit for hit in expanded.hits}
-            passages = tuple(by_id[id] for id in expanded.found)
+            passages = tuple(by_id[id] for id in expanded.chain_passages)
         triples = self.sync.reader.read(state.query.text, passages, state.memory, state.trace, n, "gist read")
         state.memory.extend(triples)
         state.lengths.append(len(state.memory))

@@ -142,11 +142,11 @@ class EvidenceRetriever:
         for query, vector, *of_bases in zip(queries, vectors, *ranked, strict=True):
             # each passage has the place of the first hit that it belongs to
             rankings = [list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)) for base in of_bases]
-            features, steps = self._one(query, vector, rankings, k)
+            features, steps = self._describe_query(query, vector, rankings, k)
             candidates.append((features, (*(step for base in of_bases for step in base.trace), *steps)))
         return candidates
 
-    def _one(
+    def _describe_query(
         self, query: Query, vector: Floats, rankings: Sequence[Sequence[str]], k: int
     ) -> tuple[CandidateFeatures, tuple[Step, ...]]:
         walk, depth = LinkWalk(self.parts, query, vector), max(k, self.settings.base_depth)

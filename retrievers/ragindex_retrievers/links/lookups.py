@@ -115,7 +115,7 @@ class LinkLookups:
             passage.id: [key for key in _keep_longest(passage.mentions, holders) if key not in passage.keys]
             for passage in read
         }
-        wanted = sorted({key for keys in mentioned.values() for key in keys if holders[key].linking})
+        linking_keys = sorted({key for keys in mentioned.values() for key in keys if holders[key].linking})
         around = {
             key: {
                 id: names.find_longer(key, names.read_windows(row["windows"]))
@@ -125,7 +125,7 @@ class LinkLookups:
             for key, links in mentioning.items()
             if links.linking and own[key].linking
         }
-        counts, longer = self._count_mentions(wanted, around)
+        counts, longer = self._count_mentions(linking_keys, around)
         links = [
             Link(passage.id, id, tuple(row["doc_ids"]), self._weigh(counts[key].documents, holders[key].passages), key)
             for passage in read

@@ -170,12 +170,12 @@ def find_occurrences(windows: Sequence[Window]) -> dict[str, list[Occurrence]]:
 
 def find_longer(key: str, windows: Sequence[Window]) -> list[list[str]]:
     """Return for each place where a key stands the longer runs of words around it that may be names."""
-    wanted = key.split(" ")
+    key_words = key.split(" ")
     return [
-        _list_around(window, start, start + len(wanted))
+        _list_around(window, start, start + len(key_words))
         for window in windows
         for start, mark in enumerate(window.starts)
-        if mark == "1" and window.words[start : start + len(wanted)] == wanted
+        if mark == "1" and window.words[start : start + len(key_words)] == key_words
     ]
 
 

@@ -119,12 +119,12 @@ class Statement(NamedTuple):
 
 def _read_statements(triples: Collection, pairs: Sequence[NameRow]) -> Mapping[str, Sequence[Statement]]:
     """Return all triples of the entities in the pairs, by entity key."""
-    wanted = {key for pair in pairs for key in pair["aliases"]}
+    alias_keys = {key for pair in pairs for key in pair["aliases"]}
     statements: dict[str, list[Statement]] = defaultdict(list)
     for row in (row for batch in triples.scan(_TRIPLE) for row in batch.to_pylist()):
         for side, far in (("subject", "object"), ("object", "subject")):
             (key,), (other,), (passage,) = row[f"{side}_key"], row[f"{far}_key"], row["passage_ids"]
-            if key in wanted:
+            if key in alias_keys:
                 statements[key].append(Statement(row["id"], passage, row["text"], row[side], other))
     return statements
 
