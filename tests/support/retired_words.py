@@ -1,9 +1,9 @@
 """Retired words: names in code and phrases in texts that this project has replaced. `make lint` runs it.
 
-A name counts where Python code binds it, found in the syntax tree: variables, parameters, attributes, functions, classes,
-imports. A phrase counts in strings, docstrings and comments of Python code, and in Markdown. `retired_words.toml` has the
-words with what to write instead, the exceptions with their reasons, and the most of each that a folder may still have.
-That number only falls: run with `--lower` after you have removed some.
+A name counts where Python code binds it, found in the syntax tree: variables, parameters, attributes, functions,
+classes, imports. A phrase counts in strings, docstrings and comments of Python code, and in Markdown.
+`retired_words.toml` has the words with what to write instead, the exceptions with their reasons, and how many of them
+a folder may still have. That number only falls: run with `--lower` after you have removed some.
 """
 
 import ast
@@ -34,6 +34,10 @@ class WordException(BaseModel, frozen=True, extra="forbid"):
     files: str
     reason: str
 
+    def allows(self, occurrence: "Occurrence") -> bool:
+        """Whether it names the word for this file."""
+        return self.word == occurrence.word and fnmatch.fnmatch(occurrence.path, self.files)
+
 
 class Rules(BaseModel, frozen=True, extra="forbid"):
     """The content of `retired_words.toml`; words map to what to write instead, `limits` folders to counts."""
@@ -42,10 +46,6 @@ class Rules(BaseModel, frozen=True, extra="forbid"):
     phrases: dict[str, str]
     exceptions: list[WordException]
     limits: dict[str, dict[str, int]]
-
-    def allows(self, word: str, path: str) -> bool:
-        """Whether an exception names the word for this file."""
-        return any(rule.word == word and fnmatch.fnmatch(path, rule.files) for rule in self.exceptions)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def find_names(path: str, text: str, rules: Rules) -> Iterator[Occurrence]:
     """Each place of Python code that binds a retired name; underscores at its ends do not count."""
     for node in ast.walk(ast.parse(text)):
         word = (_bound_name(node) or "").strip("_")
-        if word in rules.names and not rules.allows(word, path):
+        if word in rules.names:
             yield Occurrence("names", word, path, getattr(node, "lineno", 1))
 
 
@@ -89,8 +89,7 @@ def _bound_name(node: ast.AST) -> str | None:
 
 def find_phrases(path: str, text: str, rules: Rules) -> Iterator[Occurrence]:
     """Each retired phrase in the texts of a file, however its words are divided into lines."""
-    patterns = {phrase: _phrase_pattern(phrase) for phrase in rules.phrases if not rules.allows(phrase, path)}
-    patterns = {phrase: pattern for phrase, pattern in patterns.items() if pattern.search(text)}
+    patterns = {phrase: _phrase_pattern(phrase) for phrase in rules.phrases if _phrase_pattern(phrase).search(text)}
     for start, passage in _python_texts(text) if patterns and path.endswith(".py") else [(1, text)]:
         for phrase, pattern in patterns.items():
             for match in pattern.finditer(passage):
@@ -116,17 +115,27 @@ def _python_texts(text: str) -> Iterator[tuple[int, str]]:
             comments = []
 
 
-def find_all(root: Path, rules: Rules) -> list[Occurrence]:
-    """The retired words of all files that git knows in a folder."""
-    listed = subprocess.run(["git", "ls-files", "-z", "*.py", "*.md"], cwd=root, capture_output=True, check=True)
+def find_all(rules: Rules) -> list[Occurrence]:
+    """The retired words of all files that git knows, exceptions among them."""
+    listed = subprocess.run(["git", "ls-files", "-z", "*.py", "*.md"], cwd=ROOT, capture_output=True, check=True)
     occurrences: list[Occurrence] = []
     for path in sorted(listed.stdout.decode().split("\0")):
-        if path and (root / path).is_file():
-            text = (root / path).read_text(encoding="utf-8")
+        if path and (ROOT / path).is_file():
+            text = (ROOT / path).read_text(encoding="utf-8")
             searches: list[Callable[[str, str, Rules], Iterator[Occurrence]]] = [find_phrases]
             searches += [find_names] if path.endswith(".py") else []
             occurrences += [match for search in searches for match in search(path, text, rules)]
     return occurrences
+
+
+def remove_exceptions(occurrences: list[Occurrence], rules: Rules) -> list[Occurrence]:
+    """Those that no exception allows. Raises ValueError for an exception that nothing needs."""
+    for rule in rules.exceptions:
+        if not any(rule.allows(match) for match in occurrences):
+            raise ValueError(
+                f"No file needs the exception for {rule.word} in {rule.files}; remove it from {RULES.name}."
+            )
+    return [match for match in occurrences if not any(rule.allows(match) for rule in rules.exceptions)]
 
 
 def report_excess(occurrences: list[Occurrence], rules: Rules) -> list[str]:
@@ -135,7 +144,9 @@ def report_excess(occurrences: list[Occurrence], rules: Rules) -> list[str]:
     for (kind, folder), count in sorted(_count(occurrences).items()):
         limit = rules.limits.get(kind, {}).get(folder, 0)
         if count > limit:
-            lines.append(f"{folder}: {count} retired {kind}, where {limit} are allowed (tests/support/retired_words.toml)")
+            lines.append(
+                f"{folder}: {count} retired {kind}, where {limit} are allowed (tests/support/retired_words.toml)"
+            )
             for match in occurrences:
                 if (match.kind, match.folder) == (kind, folder):
                     instead = getattr(rules, kind)[match.word]
@@ -147,9 +158,7 @@ def lower_limits(occurrences: list[Occurrence], rules: Rules) -> Rules:
     """The rules with each limit that is above the count at that count; none is raised."""
     counts = _count(occurrences)
     limits = {
-        kind: {
-            folder: min(limit, counts[kind, folder]) for folder, limit in folders.items() if counts[kind, folder] and limit
-        }
+        kind: {folder: min(limit, counts[kind, folder]) for folder, limit in folders.items() if counts[kind, folder]}
         for kind, folders in rules.limits.items()
     }
     return rules.model_copy(update={"limits": limits})
@@ -162,7 +171,11 @@ def _count(occurrences: list[Occurrence]) -> Counter[tuple[str, str]]:
 def main(arguments: list[str]) -> int:
     """Print what is above its limit and return 1, or return 0; `--lower` writes the limits that hold now."""
     rules = read_rules()
-    occurrences = find_all(ROOT, rules)
+    try:
+        occurrences = remove_exceptions(find_all(rules), rules)
+    except ValueError as error:
+        print(error)
+        return 1
     if "--lower" in arguments:
         rules = lower_limits(occurrences, rules)
         RULES.write_text(tomli_w.dumps(rules.model_dump()), encoding="utf-8")
