@@ -133,7 +133,7 @@ def remove_exceptions(occurrences: list[Occurrence], rules: Rules) -> list[Occur
     for rule in rules.exceptions:
         if not any(rule.allows(match) for match in occurrences):
             raise ValueError(
-                f"No file needs the exception for {rule.word} in {rule.files}; remove it from {RULES.name}."
+                f"no file needs the exception for {rule.word} in {rule.files}: remove it from {RULES.name}."
             )
     return [match for match in occurrences if not any(rule.allows(match) for rule in rules.exceptions)]
 
