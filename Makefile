@@ -33,9 +33,10 @@ test-all: test test-slow  ## everything
 test-versions: $(BIN)/uv  ## unit and contract tests with the lowest allowed versions, and on each Python that is here
 	@bash .ci/versions
 
-lint: $(VENV)/.test  ## style, types and layers
+lint: $(VENV)/.test  ## style, words, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
+	@PYTHONPATH=tests/support $(BIN)/python -m retired_words
 	@$(BIN)/mypy
 	@found=$$($(BIN)/lint-imports) && echo "$$found" | tail -1 || { echo "$$found"; exit 1; }
 
