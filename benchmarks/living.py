@@ -4,12 +4,12 @@ r"""An index that follows a repository with its history, against a fresh index a
         [--methods a,b] [--sample 150] [--questions 100] [--kills] [--out FILE.jsonl]
 
 CLONE is a clone with its history, such as python/peps or ansible/ansible-documentation. The states are commits at equal
-distances in time. At each, `ragindex update` follows the branch, and `ragindex index` builds a fresh index of the same
-commit: ids, hits and scores must be equal, but where the fit of the encoder is older; then the recall of titles is
-compared, of documents of the first state and of later ones. Both commands are processes of their own, whose CPU seconds
-and peak of memory are counted. A reader searches beside the updates and follows them. With --kills, the update of every
-other state is killed first, at a random moment. With --sample, so many file names are drawn from those of all states,
-and each is followed wherever it lies and whatever its ending is. FILE gets a line of JSON a state.
+distances in time. At each, `ragindex update` follows the branch, and beside it `ragindex index` builds a fresh index of
+the same commit: ids, hits and scores must be equal, but where the fit of the encoder is older; then the recall of
+titles is compared, of documents of the first state and of later ones. Both commands are processes of their own, whose
+CPU seconds and peak of memory are counted. A reader searches beside the updates and follows them. With --kills, the
+update of every other state is killed first, at a random moment. With --sample, so many file names are drawn from those
+of all states, and each is followed wherever it lies and whatever its ending is. FILE gets a line of JSON a state.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from glob import escape
@@ -48,7 +49,7 @@ _K = 10
 _SPAWNED = multiprocessing.get_context("spawn")  # LanceDB is not to be forked
 _CLOSE = 1e-5  # what the law of `docs/design.md` allows between scores
 _POINTS = 0.02  # of recall, that an older fit may cost
-_PAUSE = 0.05  # seconds between searches of the reader
+_PAUSE = 0.25  # seconds between searches of the reader
 _TEXT_ENDINGS = (".md", ".rst", ".txt")
 
 
@@ -161,9 +162,11 @@ def _follow(wanted: argparse.Namespace, folder: Path) -> None:
         killed = None
         if wanted.kills and number and number % 2 == 0:
             killed = _kill([*update, "--index", str(living)], drawing.uniform(0.1, 0.9) * clock)
-        report, cost = _run([*(update if number else build), "--index", str(living)])
         shutil.rmtree(folder / "fresh", ignore_errors=True)
-        _, fresh_cost = _run([*build, "--index", str(folder / "fresh")])
+        with ThreadPoolExecutor() as beside:
+            fresh_run = beside.submit(_run, [*build, "--index", str(folder / "fresh")])
+            report, cost = _run([*(update if number else build), "--index", str(living)])
+            _, fresh_cost = fresh_run.result()
         clock = cost.clock
         with Index.open(living, read_only=True) as index, Index.open(folder / "fresh", read_only=True) as fresh:
             renames = read_renames(living)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from ragindex.filters import Filter, Overlaps
+from ragindex.filters import Filter, Ids, Overlaps
 from ragindex.interfaces import BuildContext, Change, Collection, Floats, Part, ReadContext, SearchKind, Uses
 from ragindex.parts.records import count_record_tokens, encoded_fields, encoded_text, note_unread, token_fields
 from ragindex.parts.text.passages import Passages
@@ -118,9 +118,9 @@ def _offer_vectors(changed: pa.Table, stored: pa.Table, records: Collection, con
         return
     texts = set(_read_texts(changed))
     ids = {id for id, text in zip(stored.column("id").to_pylist(), _read_texts(stored), strict=True) if text in texts}
-    if ids:
-        same = records.get(sorted(ids), (*encoded_fields(records), "vector"))
-        _forget_cached(_read_texts(same), context, _read_vectors(same))
+    if ids:  # scanned, as memory may hold them in 16 bits
+        for batch in records.scan((*encoded_fields(records), "vector"), Ids(tuple(sorted(ids)))):
+            _forget_cached(_read_texts(batch), context, _read_vectors(batch))
 
 
 def _forget_cached(texts: Sequence[str], context: BuildContext, vectors: Floats | None = None) -> None:

@@ -118,7 +118,7 @@ def test_vectors_follow_their_texts_without_a_cache(
             np.testing.assert_allclose(stored[text], vector, rtol=0, atol=1.2e-7)  # scaled to length one again
         assert len(index.retriever("dense").search("Which island has a light?", where={"meta.commit": "1f3a"})) > 0
         assert count_cached_vectors(index) == 0
-        index.remove([document.id for document in index.documents][1:])  # nothing is made, so nothing is written to the cache
+        index.remove([document.id for document in index.documents][1:])  # and no passage is made
         with patch.object(CachedEncoder, "_add_rows", side_effect=AssertionError("vectors were read needlessly")):
             index.build()
 
