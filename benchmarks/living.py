@@ -47,7 +47,7 @@ _METHODS = (
 """Those that ask no language model."""
 _K = 10
 _SPAWNED = multiprocessing.get_context("spawn")  # LanceDB is not to be forked
-_CLOSE = 1e-5  # what the law of `docs/design.md` allows between scores
+_CLOSE = 1e-5  # what the law of `docs/dev/design.md` allows between scores
 _POINTS = 0.02  # of recall, that an older fit may cost
 _PAUSE = 0.25  # seconds between searches of the reader
 _TEXT_ENDINGS = (".md", ".rst", ".txt")

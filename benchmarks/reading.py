@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.reading FOLDER [--files] [--meter]
 
-FOLDER has the files, at any depth; the figures of docs/data.md are of the test files of Apache Tika (`apache/tika`,
+FOLDER has the files, at any depth; the figures of docs/how-to/data.md are of test files of Apache Tika (`apache/tika`,
 folders `test-documents`) and pandoc (`jgm/pandoc`, folder `test`), which are not part of this project. Each is read in
 the process that reads files, with its limits, and compared with what stands in it by another way: the text nodes of its
 XML, lxml's tree of a page, the standard library for CSV and mail, pypdf for PDF, office-oxide for .xls. Needs lxml and

@@ -1,4 +1,4 @@
-"""Write docs/api.md from the docstrings of the public names: `python docs/make_api.py`; a test compares the two."""
+"""Write docs/reference/api.md from the docstrings: `python docs/make_api.py`. A test compares them."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 import ragindex
 
-PAGE = Path(__file__).with_name("api.md")
+PAGE = Path(__file__).parent / "reference" / "api.md"
 HEAD = """# API reference
 
 Everything that `import ragindex` offers. Made from the docstrings by `python docs/make_api.py`.

@@ -1,4 +1,4 @@
-"""Write docs/audit-of-published-tables.md from the tables of studies/: `python docs/make_audits.py`."""
+"""Write docs/dev/audit-of-published-tables.md from the tables of studies/: `python docs/make_audits.py`."""
 
 import textwrap
 from collections import Counter
@@ -11,13 +11,14 @@ from ragindex_eval.auditing.claims import VERDICTS
 from ragindex_eval.auditing.show import claim_cells
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, STUDIES = ROOT / "docs" / "audit-of-published-tables.md", ROOT / "studies"
+PAGE, STUDIES = ROOT / "docs" / "dev" / "audit-of-published-tables.md", ROOT / "studies"
 WIDTH = 100
 HEAD = """# Audits of published tables
 
 What tables of papers and READMEs can and cannot show, from their printed means and the number of questions alone. Made
-by `python docs/make_audits.py` with [`ragindex audit`](auditing.md), which explains the columns. The figures are those
-of [studies/](../studies/README.md) and [studies/tables](../studies/tables), as their sources print them.
+by `python docs/make_audits.py` with [`ragindex audit`](../how-to/auditing.md), which explains the columns.
+The figures are those of [studies/](../../studies/README.md) and [studies/tables](../../studies/tables),
+as their sources print them.
 
 A verdict is about chance in the choice of questions, nothing else. *Impossible* (not significant, however the questions
 fell) does not mean that two methods are equal, and *significant* (however they fell) says nothing of data, prompts or

@@ -14,7 +14,7 @@ from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Study
 
-DOCS = Path(__file__).resolve().parent
+PICTURES = Path(__file__).resolve().parent / "pictures"
 BROWSERS = ("chromium", "google-chrome", "chromium-browser", "chromium-headless-shell")
 TERMINALS = {80: (700, 765), 120: (1040, 530)}
 """Columns of a terminal, and the width and height of its picture in pixels."""
@@ -37,11 +37,11 @@ def main() -> None:
         command = [sys.executable, "-m", "ragindex", "demo", "--dir", str(folder / "demo")]
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603  # a fixed command
         results = folder / "demo" / "results"
-        draw(results / "report.html", DOCS / "report.png", REPORT)
+        draw(results / "report.html", PICTURES / "report.png", REPORT)
         study = load_results(results)
         for columns, size in TERMINALS.items():
             (folder / "terminal.html").write_text(show_in_terminal(study, columns), encoding="utf-8")
-            draw(folder / "terminal.html", DOCS / f"terminal-{columns}.png", size)
+            draw(folder / "terminal.html", PICTURES / f"terminal-{columns}.png", size)
 
 
 def show_in_terminal(study: Study, columns: int) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/prompts.md from the prompts, their tasks and docs/prompts.toml: `python docs/make_prompts.py`."""
+"""Write docs/reference/prompts.md from prompts, tasks and docs/dev/prompts.toml: `python docs/make_prompts.py`."""
 
 import importlib
 import textwrap
@@ -15,7 +15,9 @@ from ragindex.llm.tasks import Task, render_messages
 from ragindex.llm.tokens import count_message_tokens, count_text_tokens
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, NOTES, COMPARED = (ROOT / "docs" / name for name in ("prompts.md", "prompts.toml", "prompts_compared.md"))
+PAGE, NOTES, COMPARED = (
+    ROOT / "docs" / name for name in ("reference/prompts.md", "dev/prompts.toml", "dev/prompts_compared.md")
+)
 PACKAGES = ("ragindex", "baselines/ragindex_baselines", "retrievers/ragindex_retrievers", "eval/ragindex_eval")
 TITLES = {
     "ragindex/llm": "The reader",
@@ -28,7 +30,7 @@ HEAD = """# Prompts
 
 What each prompt asks, why, its tokens, and what changed since answers of a model to the earlier
 wording were read one by one. Made by `python docs/make_prompts.py` from the prompts, their tasks
-and `docs/prompts.toml`. The prompts are this project's own text; where a paper prescribes what is
+and `docs/dev/prompts.toml`. The prompts are this project's own text; where a paper prescribes what is
 asked, the paper's way is the default.
 
 *Tokens* are those of the messages with nothing of a corpus in them, and of the schema of the
@@ -109,7 +111,7 @@ def _table(prompts: list[Path], tasks: Mapping[Path, Task[Any]], notes: Mapping[
     for path in prompts:
         task, before = tasks[path], notes[_name(path)].get("before", "")
         schema = count_text_tokens(schema_text(task.output), "").tokens
-        link = f"[`{path.stem}`](../{_name(path)})"
+        link = f"[`{path.stem}`](../../{_name(path)})"
         yield f"| {link} | `{task.name}` | {count_fixed_tokens(task)} | {before} | {schema} | {task.max_tokens} |"
 
 

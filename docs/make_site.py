@@ -13,7 +13,7 @@ BUILD = ROOT / "build"
 PAGES, SITE = BUILD / "pages", BUILD / "site"
 _FOLDERS = ("docs", "examples", "studies", "benchmarks")
 _SUFFIXES = (".md", ".png")
-_UNSEARCHED = ("CHANGELOG.md", "docs/decisions/", "docs/dev/", "benchmarks/", "studies/")
+_UNSEARCHED = ("CHANGELOG.md", "docs/dev/", "benchmarks/", "studies/")
 """Pages that the search leaves out: reasons and evidence, which would come before the page that answers."""
 
 

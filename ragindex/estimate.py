@@ -5,7 +5,7 @@ with its tokenizer; answers that an index has paid for already cost nothing. The
 the corpus alone. Rules cannot know how long the LLM's answers are, nor the prompts made from those answers. These are
 measured on a sample that is sent to the LLM, whose responses are cached: the counts are scaled by the ratio of the
 LLM's tokens to the rules' tokens on the sample, so a prompt that depends on no answer keeps its exact count. Without a
-sample they are assumed. How sure each figure is, is its interval (docs/decisions/0146-intervals-of-estimates.md).
+sample they are assumed. How sure each figure is, is its interval (docs/dev/decisions/0146-intervals-of-estimates.md).
 """
 
 import tempfile
@@ -537,7 +537,7 @@ class Pricing:
         """Return the estimate of a task from its counts by rules, scaled by what a sample took.
 
         The interval has for prompts that are made `from_corpus` the schema of the answer, which some services charge
-        for; for others, and for answers, what `docs/decisions/0146-intervals-of-estimates.md` says.
+        for; for others, and for answers, what `docs/dev/decisions/0146-intervals-of-estimates.md` says.
         """
         rules, real = scaling.rules, scaling.real
         typical = _TYPICAL.get(task.name if task else "", _Typical())

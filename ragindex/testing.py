@@ -1,7 +1,7 @@
 """Checks of the contract of a scheme, for plugin authors: `check_scheme(scheme, folder)`.
 
-Every registered scheme passes them; see docs/writing-a-retriever.md. A failed check raises AssertionError, whose
-message names the plugin's class and file and says what was expected.
+Every registered scheme passes them; see docs/tutorials/writing-a-retriever.md. A failed check raises AssertionError,
+whose message names the plugin's class and file and says what was expected.
 """
 
 import shutil

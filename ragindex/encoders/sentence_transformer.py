@@ -193,7 +193,9 @@ def describe_engine() -> tuple[str, str]:
         needed = "" if onnx_export.can_export() else "; models in ONNX form only, or run: "
         line = install_line("onnx", "onnxruntime", "sentence-transformers") if needed else ""
         return installed_engines()[0], f"on {available_cores()} cores{needed}{line}"
-    faster = f"onnxruntime encodes faster than torch, see docs/encoders.md: {install_line('onnx', 'onnxruntime')}"
+    faster = (
+        f"onnxruntime encodes faster than torch, see docs/how-to/encoders.md: {install_line('onnx', 'onnxruntime')}"
+    )
     there = importlib.util.find_spec("sentence_transformers") is not None
     return ("torch", f"on cpu; {faster}") if there else ("none", install_line("sentence-transformers"))
 

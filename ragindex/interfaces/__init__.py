@@ -1,7 +1,7 @@
 """The interfaces of ragindex: base classes of plugins, and protocols of the objects that plugins open and use.
 
 A plugin is a frozen pydantic model: its fields are its parameters, serialized as JSON. Its `open` method returns the
-working object. See docs/writing-a-retriever.md for a complete plugin.
+working object. See docs/tutorials/writing-a-retriever.md for a complete plugin.
 """
 
 from ragindex.interfaces.encoders import (

@@ -13,7 +13,7 @@ from hatchling.builders.wheel import WheelBuilder
 from project import ROOT
 from uv import find_uv_bin
 
-PAGE = ROOT / "docs" / "writing-a-retriever.md"
+PAGE = ROOT / "docs" / "tutorials" / "writing-a-retriever.md"
 
 
 @dataclass(frozen=True)

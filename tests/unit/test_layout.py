@@ -40,7 +40,7 @@ def test_a_wheel_has_no_other_top_level_names(tmp_path: Path) -> None:
         assert {str(path.relative_to(parent)) for path in data} <= set(names)
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/design.md"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/dev/design.md"])
 def test_files_that_pages_name_are_there(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     named = set(re.findall(r"\b(?:tests|docs|eval|baselines|retrievers|ragindex|benchmarks)/[\w./-]+\w", text))

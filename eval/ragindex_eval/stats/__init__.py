@@ -1,1 +1,1 @@
-"""Statistics of scores by question: numpy arrays in, numbers out; for use by any program (docs/statistics.md)."""
+"""Statistics of scores by question: numpy arrays in, numbers out; for any program (docs/explanation/statistics.md)."""

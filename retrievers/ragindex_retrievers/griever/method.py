@@ -1,4 +1,4 @@
-"""GRIEVER (Melo et al.; readings V1 to V11 in docs/methods/griever.md)."""
+"""GRIEVER (Melo et al.; readings V1 to V11 in docs/explanation/methods/griever.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

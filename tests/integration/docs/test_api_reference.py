@@ -1,4 +1,4 @@
-"""docs/api.md: made from the docstrings, and every example in it runs."""
+"""docs/reference/api.md: made from the docstrings, and every example in it runs."""
 
 import re
 import runpy
@@ -10,7 +10,7 @@ from project import ROOT
 
 import ragindex
 
-PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "reference" / "api.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 

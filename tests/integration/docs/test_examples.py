@@ -43,6 +43,8 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_every_method_has_a_page() -> None:
-    described = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "methods").glob("*.md"))
+    described = "".join(
+        page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "explanation" / "methods").glob("*.md")
+    )
     for name in registry.plugin_names("schemes"):
         assert f"**`{name}`**" in described

@@ -1,4 +1,4 @@
-"""docs/prompts.md has every prompt as it is, and no answer to another wording of a prompt is ever used."""
+"""docs/reference/prompts.md has every prompt as it is, and no answer to another wording of a prompt is ever used."""
 
 import json
 import runpy

@@ -1,4 +1,4 @@
-"""The plugin of docs/writing-a-retriever.md, installed with pip, listed, checked and compared."""
+"""The plugin of docs/tutorials/writing-a-retriever.md, installed with pip, listed, checked and compared."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from project import ROOT
 
-PAGE = ROOT / "docs" / "writing-a-retriever.md"
+PAGE = ROOT / "docs" / "tutorials" / "writing-a-retriever.md"
 
 
 def blocks(language: str) -> list[str]:

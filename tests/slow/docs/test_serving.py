@@ -1,4 +1,4 @@
-"""The lines of docs/serving.md, run against a real server that the page's own commands start."""
+"""The lines of docs/how-to/serving.md, run against a real server that the page's own commands start."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from project import ROOT
 
-PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 

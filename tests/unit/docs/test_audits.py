@@ -1,4 +1,4 @@
-"""docs/audit-of-published-tables.md: made from the tables of studies/."""
+"""docs/dev/audit-of-published-tables.md: made from the tables of studies/."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""docs/fidelity.md: made from the pages of methods and studies/results, which agree with the studies."""
+"""docs/dev/fidelity.md: made from the pages of methods and studies/results, which agree with the studies."""
 
 import json
 import re

@@ -6,7 +6,7 @@ from typing import Any
 
 from project import ROOT
 
-UNLISTED = {"docs/prompts_compared.md"}  # evidence, which the page on prompts leads to
+UNLISTED = {"docs/dev/prompts_compared.md"}  # evidence, which the page on prompts leads to
 
 
 def listed(entry: Any) -> Iterator[str]:
@@ -20,7 +20,7 @@ def listed(entry: Any) -> Iterator[str]:
 
 def test_navigation_has_every_page_once() -> None:
     pages = sorted(listed(tomllib.loads((ROOT / "docs" / "zensical.toml").read_text("utf-8"))["project"]["nav"]))
-    folders = (ROOT / "docs", ROOT / "docs" / "methods")
-    written = {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.glob("*.md")}
-    others = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/decisions/README.md", "examples/README.md"}
+    paths = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "decisions"]
+    written = {path.relative_to(ROOT).as_posix() for path in paths}
+    others = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/dev/decisions/README.md", "examples/README.md"}
     assert pages == sorted(written - UNLISTED | others)

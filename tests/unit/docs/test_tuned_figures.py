@@ -7,7 +7,7 @@ from project import ROOT
 
 CHOSEN = "sirerag(ranking=lifted)"  # on musique_train, whose figures the page of results reports
 RESULTS, CHOOSING, GRIEVER, SIRERAG = (
-    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    (ROOT / "docs" / "explanation" / name).read_text(encoding="utf-8")
     for name in ("results.md", "choosing-a-method.md", "methods/griever.md", "methods/sirerag.md")
 )
 
