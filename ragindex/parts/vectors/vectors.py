@@ -131,7 +131,8 @@ def _forget_cached(texts: Sequence[str], context: BuildContext, vectors: Floats 
 
 def _read_vectors(rows: pa.RecordBatch) -> Floats:
     numbers = rows.column("vector").flatten().to_numpy(zero_copy_only=False)
-    return numbers.reshape(len(rows), -1).astype(np.float32, copy=False)
+    vectors: Floats = numbers.reshape(len(rows), -1).astype(np.float32, copy=False)
+    return vectors
 
 
 def _read_texts(rows: pa.Table | pa.RecordBatch) -> list[str]:
