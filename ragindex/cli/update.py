@@ -144,8 +144,8 @@ class _Round:
     def run(self) -> None:
         """Read the sources, update, and print the report. Raises RagindexError; what was left out comes last."""
         started = time.monotonic()
-        with use_workers(self.workers):
-            given = list(read_sources(require_manifest(self.folder).sources))
+        with use_workers(self.workers), Index.open(self.folder, read_only=True) as index:
+            given = list(read_sources(index.manifest.sources, index.documents))
         if self.approval.dry_run:
             self._preview(given)
             return

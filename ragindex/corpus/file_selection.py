@@ -109,7 +109,7 @@ class DataReading:
     """How the documents of DATA are read: all that must be known to read them again in the same way.
 
     `data` is the absolute path that was named, or the name of a generated corpus, and `format` the one that was named.
-    Of a git repository, `ref` is what was named in it, `commit` the one that was read, and `readers` their version.
+    Of a git repository, `ref` is what was named in it and `commit` the one that was read. `readers` is their version.
     """
 
     data: str

@@ -15,7 +15,7 @@ from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, Usag
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges, Documents, Removals
 from ragindex.index.manifest import with_chunking, wrap_write_errors
-from ragindex.index.readings import forget_commits, record_commit, record_reading
+from ragindex.index.readings import forget_readers, record_readers, record_reading
 from ragindex.index.renames import find_renames, read_renames, record_renames
 from ragindex.index.sources import Known, PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
@@ -48,7 +48,7 @@ def remove_documents(index: IndexState, ids: Sequence[str]) -> DocumentChanges:
         if unknown:
             meant = _describe_meant(index, corpus, unknown[0])
             raise UsageError(f"The index {index.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
-        index.save(sources=dict(forget_commits(index.manifest.sources)))  # what is still there comes back
+        index.save(sources=dict(forget_readers(index.manifest.sources)))  # what is still there comes back
         return DocumentChanges(
             removed=corpus.remove(sorted({meant for meant in known_ids.values() if meant is not None}))
         )
@@ -105,7 +105,7 @@ def replace_source(
                 record_renames(index.folder, missing.renames, {document.id for document in placement.documents})
             changed = _upsert_documents(index, corpus, [placement])
         corpus.remove(missing.removed)
-        index.save(sources=dict(record_commit(index.manifest.sources, given)))
+        index.save(sources=dict(record_readers(index.manifest.sources, given)))
     _warn_of_language(index, [given])
     if stay := missing.unread:
         were = "document is kept as it was" if len(stay) == 1 else "documents are kept as they were"

@@ -226,6 +226,12 @@ class Documents:
         lookup = _FieldLookup(self.collection, "source")
         return lookup.everything() if ids is None else lookup.values(list(ids))
 
+    def file_hashes(self, source: str) -> dict[str, str]:
+        """Return the hashes of the files that the documents of a source were read from, by document."""
+        rows = (row for batch in self.collection.scan(("source", "revision")) for row in batch.to_pylist())
+        hashes = ((row["id"], row["revision"].partition(":")[2]) for row in rows if row["source"] == source)
+        return {id: digest for id, digest in hashes if digest}
+
     def find_metadata(self, key: str) -> dict[str, Any]:
         """Return the values of a metadata key by document, of those that have it."""
         every = _FieldLookup(self.collection, "metadata").everything().items()

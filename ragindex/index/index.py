@@ -344,7 +344,7 @@ class Index(IndexState):
         """
         started = time.monotonic()
         only = [self.require_built(method) for method in methods]
-        given = list(read_sources(self.manifest.sources))
+        given = list(read_sources(self.manifest.sources, self.documents))
         if dry_run:
             return preview_update(self, given)
 
@@ -560,7 +560,8 @@ class Index(IndexState):
         self.pin()
         part = part.with_chunking(None)
         key, record = self.key(part, self.pinned_encoder(part)), self.record(part)
-        if record.corpus != self.manifest.corpus or self.corpus_moved():
+        is_older = record.corpus != self.manifest.corpus or self.corpus_moved()
+        if is_older and not self.store.is_being_written():  # while an update runs, readers search what was there before
             warnings.warn(
                 f"The part {record.name} is older than the corpus. Run: {self.command('index')}",
                 StaleWarning,

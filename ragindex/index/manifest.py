@@ -56,8 +56,8 @@ class SourceReading(BaseModel, frozen=True):
     `data` is what was named, where that is not the root of the source, and `format` the format that was named. `parts`
     maps the paths in the folder that were read ("": all of it) to the options of `FileSelection` that differ from
     their defaults. Of a git repository, `ref` is what was named in it ("": HEAD); the source has all documents of
-    `commit`, as the `readers` of that version read them ("": that is not certain, and all files are read again). Raises
-    NewerFormatError for what a later version has written.
+    `commit`. `readers` is the version of those that have read all its files in this way. "" for one of both: that is
+    not certain, and all files are read again. Raises NewerFormatError for what a later version has written.
     """
 
     version: int = READING_VERSION

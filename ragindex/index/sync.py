@@ -148,7 +148,7 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
             refit = index.encoders.prepare(
                 lambda: _read_texts(index, corpus, ids),
                 len(ids),
-                PassageSample.draw(revisions, partial(_read_texts, index, corpus)),
+                PassageSample(revisions, partial(_read_texts, index, corpus)),
                 watch=not find_refit_hindrances(index, parts),
             )
         if refit is not None and refit.reason != ASKED_FOR:
@@ -401,6 +401,7 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
     for task in chunks:
         update(task, task.context.documents.document_revisions())
     passages = _read_passage_revisions(others, corpus)
+    _reuse_vectors(others, passages)
     for task in reversed(others):
         forgotten += _forget(task, revisions.to_forget(passages[task.part.own_chunking()], task.coverage.stored))
     for task in others:
@@ -409,6 +410,14 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
         current = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
         update(task, current)
     return records, BuildResult(built, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
+
+
+def _reuse_vectors(tasks: Sequence[Building], passages: Mapping[Chunking | None, pa.Table]) -> None:
+    """Let encoders keep the vectors of what is removed if passages are made: these may be the same under other ids."""
+    makes = any(len(revisions.to_make(passages[task.part.own_chunking()], task.coverage.held)) for task in tasks)
+    for task in tasks:
+        if task.encoder is not None:
+            task.encoder.take_vectors(makes)
 
 
 def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:

@@ -16,7 +16,7 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, UsageError
 from ragindex.index.changes import find_removals, preview_replacement, replace_source
-from ragindex.index.documents import DocumentChanges, Removals
+from ragindex.index.documents import DocumentChanges, Documents, Removals
 from ragindex.index.manifest import DocumentSource, PartRecord, wrap_write_errors
 from ragindex.index.models import Refit
 from ragindex.index.parts import list_working_methods, topological_order
@@ -125,16 +125,17 @@ def add_changes(each: Sequence[DocumentChanges]) -> DocumentChanges:
     )
 
 
-def read_sources(known: Mapping[str, DocumentSource]) -> Iterator[SourceDocuments]:
+def read_sources(known: Mapping[str, DocumentSource], stored: Documents) -> Iterator[SourceDocuments]:
     """Read every source as it was read before; yields its documents, or why it cannot be read.
 
-    Sources of a program's documents, which nothing can read again, are passed over.
+    Files whose bytes are those that the `stored` documents were read from are not read again. Sources of a program's
+    documents, which nothing can read again, are passed over.
     """
     for name, source in known.items():
         if not source.root:
             continue
         try:
-            yield SourceDocuments(name, tuple(read_source(name, source)))
+            yield SourceDocuments(name, tuple(read_source(name, source, stored)))
         except (DataError, UsageError) as error:
             yield SourceDocuments(name, failure=str(error))
 
