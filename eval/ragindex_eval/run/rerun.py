@@ -223,15 +223,27 @@ def settings_digest(settings: CompareSettings) -> str:
 
 def _code_digest() -> str:
     """Return a hash of all files of our packages and of the code of third-party plugins."""
+    return digest([_hash_own_code(), code_fingerprint.of_modules(registry.plugin_modules())])
+
+
+def _hash_own_code() -> str:
     hashed = hashlib.sha256()
     for top in sorted(code_fingerprint.OURS):
         spec = find_spec(top)
         for place in (spec.submodule_search_locations or ()) if spec else ():
-            files = (path for path in sorted(Path(place).rglob("*")) if "__pycache__" not in path.parts)
-            for path in files:
-                if path.is_file():
-                    hashed.update(f"{top}/{path.relative_to(place)} {durable_files.hash_file(path)}\n".encode())
-    return digest([hashed.hexdigest(), code_fingerprint.of_modules(registry.plugin_modules())])
+            for name in _list_files(place):
+                hashed.update(f"{top}/{name} {durable_files.hash_file(Path(place, name))}\n".encode())
+    return hashed.hexdigest()
+
+
+def _list_files(place: str) -> list[str]:
+    """Return the files of a folder by their path in it, but those that Python compiled; paths are slow for hundreds."""
+    names = list[str]()
+    for folder, folders, files in os.walk(place):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        inner = folder.removeprefix(place).strip(os.sep).replace(os.sep, "/")
+        names += [f"{inner}/{name}" if inner else name for name in files]
+    return sorted(names, key=lambda name: name.split("/"))
 
 
 def _packages() -> Iterator[str]:
