@@ -6,9 +6,13 @@ import pytest
 from project import ROOT
 
 CHOSEN = "sirerag(ranking=lifted)"  # on musique_train, whose figures the page of results reports
-RESULTS, CHOOSING, GRIEVER, SIRERAG = (
-    (ROOT / "docs" / "explanation" / name).read_text(encoding="utf-8")
-    for name in ("results.md", "choosing-a-method.md", "methods/griever.md", "methods/sirerag.md")
+RESULTS, CHOOSING, GRIEVER, SIRERAG, GRIEVER_PAGE, SIRERAG_PAGE = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in (
+        *("explanation/results.md", "explanation/choosing-a-method.md"),
+        *("dev/evidence/griever.md", "dev/evidence/sirerag.md"),
+        *("explanation/methods/griever.md", "explanation/methods/sirerag.md"),
+    )
 )
 
 
