@@ -17,6 +17,7 @@ from project import ROOT
 
 import ragindex
 from ragindex.plugins import registry
+from ragindex.types import Usage
 from ragindex_eval.results import model
 
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "make_reference.py"))
@@ -110,7 +111,7 @@ def test_fields_of_results_are_described(kind: type[Any]) -> None:
         model.MethodResult: methods,
         model.Latency: [method["latency_ms"] for method in methods],
         model.MethodPair: comparison["pairs"],
-        model.Breakdown: [group for method in methods for group in method["breakdown"]],
+        model.Breakdown: [model.Breakdown("hops", "2", 3, {}, {}, model.Percentiles(1.0, 2.0), Usage(), 1.0).to_json()],
     }[kind]
     fields = {name.strip("`") for name, _, _ in SCRIPT["field_rows"](kind)}
     assert values
