@@ -5,12 +5,14 @@ They are made from docstrings, plugins, commands, result types and docs/dev/envi
 
 import dataclasses
 import inspect
+import os
 import re
 import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from unittest.mock import patch
 
 import click
 import typer
@@ -25,6 +27,8 @@ from ragindex.index.figures import PartFigures
 from ragindex.index.parts import tasks_of, topological_order
 from ragindex.interfaces import Part
 from ragindex.plugins import registry
+from ragindex_baselines.rerank.endpoint import Endpoint
+from ragindex_baselines.rerank.rerankers import CrossEncoder, LanguageModel
 from ragindex_eval.results import model
 
 DOCS = Path(__file__).parent
@@ -199,22 +203,32 @@ def _rest(plugin: type[BaseModel]) -> Iterator[str]:
 
 def plugins() -> str:
     """The page of encoders, language models, stores and rerankers."""
-    titles: Mapping[registry.PluginGroup, str] = {
-        "encoders": "Encoders",
-        "llms": "Language models",
-        "stores": "Stores",
+    titles: Mapping[registry.PluginGroup, tuple[str, str]] = {
+        "encoders": ("Encoders", "--encoder"),
+        "llms": ("Language models", "--llm"),
+        "stores": ("Stores", "--store"),
     }
-    options = {"encoders": "--encoder", "llms": "--llm", "stores": "--store"}
-    lines = ["# Encoders, language models and stores", "", NOTE, ""]
-    for group, title in titles.items():
-        lines += [f"## {title}", "", f"The values of `{options[group]}`.", ""]
+    lines = ["# Encoders, language models, stores and rerankers", "", NOTE, ""]
+    for group, (title, option) in titles.items():
+        lines += [f"## {title}", "", f"The values of `{option}`.", ""]
         for name in registry.plugin_names(group):
             if registry.is_ours(group, name):
-                plugin = registry.load_plugin(group, name)
-                lines += [f"### `{name}`", "", fill(first_paragraph(docstring(plugin))), "", *_rest(plugin)]
-                rows = parameter_rows(plugin)
-                lines += table(("parameter", "default", "values", "meaning"), rows) if rows else ()
+                lines += _plugin(name, registry.load_plugin(group, name))
+    rerankers = {"cross-encoder": CrossEncoder, "endpoint": Endpoint, "language-model": LanguageModel}
+    lines += ["## Rerankers", "", "The values of `--reranker`, and of `reranker` of the method `rerank`.", ""]
+    for name, reranker in rerankers.items():
+        lines += _plugin(name, reranker)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _plugin(name: str, plugin: type[BaseModel]) -> Iterator[str]:
+    """A section with the docstring and the parameters of a plugin."""
+    yield from (f"### `{name}`", "", fill(first_paragraph(docstring(plugin))), "", *_rest(plugin))
+    with patch.dict(os.environ):
+        os.environ.pop("OPENAI_BASE_URL", None)  # defaults that follow the environment
+        os.environ.pop("RERANK_BASE_URL", None)
+        rows = parameter_rows(plugin)
+    yield from table(("parameter", "default", "values", "meaning"), rows) if rows else ()
 
 
 # ---------------------------------------------------------------- commands and environment variables

@@ -69,6 +69,26 @@ def test_every_plugin_and_its_parameters_are_listed() -> None:
                 assert f"| {parameter} |" in text
 
 
+@pytest.mark.parametrize(
+    ("method", "cells"),
+    [
+        ("bm25", "no | no | no"),
+        ("gear", "`gear-read`, `gear-reason`, `gear-rewrite` | `extractions` | `vectors`"),
+        ("hybrid", "no | no | `vectors`"),
+    ],
+)
+def test_methods_that_ask_a_model(method: str, cells: str) -> None:
+    page = PAGES[ROOT / "docs" / "reference" / "methods.md"]
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| [`{method}`]"))
+    assert row.endswith(f" | {cells} |")
+
+
+def test_table_of_parameters_names_the_methods_that_have_them() -> None:
+    lines = PAGES[ROOT / "docs" / "explanation" / "methods" / "flat.md"].splitlines()
+    assert "| `over` | all | `passages` | part | Part whose records are searched. |" in lines
+    assert "| `rrf_k` | composed | `60` | float, ≥ 0 | Constant of reciprocal rank fusion. |" in lines
+
+
 def test_examples_of_commands_can_be_parsed() -> None:
     blocks = re.findall(r"^Example:\n(.*?)\n```", PAGES[ROOT / "docs/reference/commands.md"], re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in re.sub(r"\\?\n +", " ", block).splitlines()]

@@ -34,7 +34,11 @@ def test_row_of_a_chosen_preset_has_its_mark_and_the_mark_its_note(page: str) ->
     assert "chosen" in notes(page)[mark]
 
 
-@pytest.mark.parametrize("page", [RESULTS, CHOOSING, SIRERAG, SIRERAG_PAGE, GRIEVER_PAGE])
+@pytest.mark.parametrize(
+    "page",
+    [RESULTS, CHOOSING, SIRERAG, SIRERAG_PAGE, GRIEVER_PAGE],
+    ids=["results", "choosing", "sirerag", "sirerag-page", "griever-page"],
+)
 def test_no_mark_is_without_a_note(page: str) -> None:
     assert set(re.findall(r"[¹²³]", page)) == set(notes(page))
 
