@@ -1,4 +1,4 @@
-"""The GeAR schemes and their parameters (Shen et al., ACL 2025; readings: docs/explanation/methods/gear.md)."""
+"""The GeAR schemes and their parameters (Shen et al., ACL 2025; readings: docs/dev/evidence/gear.md)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

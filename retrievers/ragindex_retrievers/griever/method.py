@@ -1,4 +1,4 @@
-"""GRIEVER (Melo et al.; readings V1 to V11 in docs/explanation/methods/griever.md)."""
+"""GRIEVER (Melo et al.; readings V1 to V11 in docs/dev/evidence/griever.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

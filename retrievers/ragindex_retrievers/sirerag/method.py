@@ -1,4 +1,4 @@
-"""SiReRAG (Zhang et al., ICLR 2025; readings S1 to S3 in docs/explanation/methods/sirerag.md)."""
+"""SiReRAG (Zhang et al., ICLR 2025; readings S1 to S3 in docs/dev/evidence/sirerag.md)."""
 
 import time
 from collections.abc import Mapping, Sequence

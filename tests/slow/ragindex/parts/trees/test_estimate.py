@@ -58,7 +58,7 @@ def near(estimated: list[Estimate], used: Mapping[str, tuple[int, int, int]]) ->
 
 
 def test_rewriting_propositions_and_every_level_are_estimated(server: OpenAIServer, tmp_path: Path) -> None:
-    """docs/explanation/methods/sirerag.md: a call a passage exactly, summaries within a third, sampled within 15 %."""
+    """docs/dev/evidence/sirerag.md: a call a passage exactly, summaries within a third, sampled within 15 %."""
     corpus = Corpus("world", "world", tuple(worlds.make_documents(80)), 0, (), True)
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     plain = estimate(corpus, SIRERAG, LLM, LLMSettings())
