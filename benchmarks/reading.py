@@ -2,11 +2,11 @@
 
     .venv/bin/python -m benchmarks.reading FOLDER [--files] [--meter]
 
-FOLDER has the files, at any depth; the figures of docs/how-to/data.md are of test files of Apache Tika (`apache/tika`,
-folders `test-documents`) and pandoc (`jgm/pandoc`, folder `test`), which are not part of this project. Each is read in
-the process that reads files, with its limits, and compared with what stands in it by another way: the text nodes of its
-XML, lxml's tree of a page, the standard library for CSV and mail, pypdf for PDF, office-oxide for .xls. Needs lxml and
-pypdf (extra `dev`).
+FOLDER has the files, at any depth; the figures of docs/dev/evidence/reading-of-files.md are of test files of Apache
+Tika (`apache/tika`, folders `test-documents`) and pandoc (`jgm/pandoc`, folder `test`), which are not part of this
+project. Each is read in the process that reads files, with its limits, and compared with what stands in it by another
+way: the text nodes of its XML, lxml's tree of a page, the standard library for CSV and mail, pypdf for PDF,
+office-oxide for .xls. Needs lxml and pypdf (extra `dev`).
 
 Recall is the share of the words of a file, as a multiset, that were read. Printed for each format are its mean over the
 files that have words, with a refused file as 0, how many are below 95 and 80 %, and how many of the latter no note

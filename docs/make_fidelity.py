@@ -35,7 +35,7 @@ little about a method. The papers' other tables and figures, and what was not ru
 STUDIES_HEAD = (
     "## Studies run here",
     "",
-    "Figures are in percent. [Comparing](../how-to/comparing.md#published-figures) defines the verdicts.",
+    "Figures are in percent. [Comparing](../../studies/README.md#settings-of-a-published-table) defines the verdicts.",
     "",
 )
 

@@ -2,8 +2,8 @@
 
 Building takes what `recommend` has estimated on the same index. Elsewhere it follows from measured rates of all methods
 of this distribution but the quick ones, without a language model: most of it goes into encoding names, triples and
-summaries, so it is estimated from the seconds that the passages' vectors took here. docs/how-to/comparing.md says how
-the rates were measured.
+summaries, so it is estimated from the seconds that the passages' vectors took here.
+docs/dev/evidence/default-methods.md says how the rates were measured.
 """
 
 import sys

@@ -3,7 +3,8 @@
 A study that finished without a failure leaves a record beside its results: hashes of the documents, questions and all
 other files that it read, of its settings, of code and installed packages, of the indexes, and of the result files. The
 same command then shows the saved results, if all of these are as they were. A file with the same size, times and inode
-is not read again; any other file is compared by its content. `docs/how-to/comparing.md` lists what is compared.
+is not read again; any other file is compared by its content. `docs/how-to/resume-and-repeat-a-run.md` lists what is
+compared.
 """
 
 import hashlib

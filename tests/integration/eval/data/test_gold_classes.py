@@ -159,7 +159,7 @@ def alternatives(grades: Mapping[str, int], twins: Mapping[str, str]) -> Gold:
 
 
 def test_metrics_of_alternatives_by_hand() -> None:
-    """The ranking that docs/how-to/data.md works out: gold a|p and b."""
+    """The ranking that docs/reference/file-of-questions.md works out: gold a|p and b."""
     gold = alternatives({"a": 1, "b": 1}, {"p": "a"})
     found = measured([["x"], ["p"], ["b"], ["a"]], gold)
     assert {name: round(found[name], 4) for name in ("R@1", "R@2", "R@3", "RR@5", "nDCG@2", "nDCG@5")} == {
