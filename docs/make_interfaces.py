@@ -12,8 +12,8 @@ from ragindex.llm.tasks import Task
 PAGE = Path(__file__).parent / "reference" / "plugin-interfaces.md"
 HEAD = """# Plugin interfaces
 
-What methods, parts, encoders and stores implement and use, and the contract of methods. All names but
-`Task` (`ragindex.llm.tasks`) are in `ragindex.interfaces`. Made from the docstrings by `python docs/make_interfaces.py`.
+What methods, parts, encoders and stores implement and use, and the contract of methods. All names but `Task`
+(`ragindex.llm.tasks`) are in `ragindex.interfaces`. Made from the docstrings by `python docs/make_interfaces.py`.
 """
 CLASSES: tuple[type, ...] = (
     *(interfaces.Scheme, interfaces.OpenIndex, interfaces.Part, interfaces.Change),
