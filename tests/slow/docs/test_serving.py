@@ -16,6 +16,7 @@ from project import ROOT
 
 HOW_TO = ("serve-over-http.md", "judge-in-the-browser.md", "update-over-http.md")
 """Pages of docs/how-to, of which each continues with the index of the one before."""
+_START_SECONDS = 500.0
 _ANSWER = "The lighthouse of Lindau was built in 1856."
 
 
@@ -33,14 +34,15 @@ def free_port() -> int:
 def start_server(line: str, port: int, folder: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", *line.split(), "--port", str(port)]
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 120
+    until = time.monotonic() + _START_SECONDS
     while time.monotonic() < until:
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:
                 return process
         assert process.poll() is None
         time.sleep(0.1)
-    raise AssertionError(line)
+    process.kill()
+    raise AssertionError(f"no answer within {_START_SECONDS:g} s: {line}")
 
 
 def stop_servers(running: "list[subprocess.Popen[bytes]]") -> None:
