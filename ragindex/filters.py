@@ -4,7 +4,8 @@
 A document whose value is a list passes a condition if one of the elements does, and its negation if none does.
 
 A record may be made from several documents, as summaries are. It passes a filter on the fields of documents
-(`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass, with all their elements (docs/how-to/filters.md).
+(`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass, with all their elements
+(docs/reference/filter-syntax.md).
 
 `passes` is what filters mean. Each engine has a compiler of filters, beside its store, that agrees with it.
 """

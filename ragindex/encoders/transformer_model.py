@@ -273,7 +273,7 @@ def _token_embeddings(text: str, encoded: _Encoded, states: Floats, prompt: int)
 
 EngineName: TypeAlias = Literal["openvino", "onnxruntime"]
 ENGINES: tuple[EngineName, ...] = ("openvino", "onnxruntime")
-"""The engines in order of preference, by the measurements in docs/how-to/encoders.md."""
+"""The engines in order of preference, by the measurements in docs/dev/evidence/encoder-figures.md."""
 
 
 def installed_engines() -> list[EngineName]:
