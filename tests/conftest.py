@@ -30,8 +30,8 @@ from ragindex.corpus.readers.process import ReadingLimits, parse_file
 from ragindex.corpus.reading_processes import ReadingProcesses, load_answer
 from ragindex.plugins import registry
 
-gc.disable()  # until all tests are collected: to look for garbage among imports takes a fifth of their time
-os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder_in_memory(4 << 30)))  # of `tmp_path`
+gc.disable()  # until all tests are collected: imports leave little garbage, and looking for it takes time
+tempfile.tempdir = os.environ.setdefault("TMPDIR", str(folder_in_memory(4 << 30)))  # of `tmp_path` and of processes
 os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
 _state = tempfile.TemporaryDirectory(prefix="ragindex-state-")
 os.environ["RAGINDEX_STATE"] = _state.name  # no test writes into the log of the user, nor is stopped by a limit
