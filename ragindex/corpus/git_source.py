@@ -387,7 +387,7 @@ class _CommitReader:
     ) -> Iterator[tuple[_TreeFile, bytes | DataError]]:
         for file in files:
             raw = _read_blob(blobs, file, self.selection.choose(file.name)[0])
-            if _is_questions(file, raw):
+            if file.name.lower().endswith((".csv", ".tsv")) and isinstance(raw, bytes) and names_questions(raw):
                 self.listing.questions.append(file.name)
             else:
                 yield file, raw
@@ -400,10 +400,6 @@ class _CommitReader:
             commit, day = self.changes[file.name]
             metadata = {MODIFIED: day, COMMIT: commit}
         return take_content(read, file.name, Path(file.name), metadata, self.selection, self.listing)
-
-
-def _is_questions(file: _TreeFile, raw: bytes | DataError) -> bool:
-    return file.name.lower().endswith((".csv", ".tsv")) and isinstance(raw, bytes) and names_questions(raw)
 
 
 def _read_blob(blobs: "subprocess.Popen[bytes]", file: _TreeFile, selection: FileSelection) -> bytes | DataError:

@@ -203,7 +203,13 @@ def read_files(
             own, _ = selection.choose(name)
             most = limits or (OCR_LIMITS if own.ocr else ReadingLimits())
             try:
-                return _read_file(file, name, own, most, processes), file
+                item = Item({}, file)
+                item.unicode(name, "a file name")
+                size = _get_status(file).st_size
+                require_size(size, own, item)
+                most_bytes = int(own.max_file_mb * 1e6)
+                raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
+                return read_raw(raw, file, own, most, processes), file
             except DataError as error:
                 return error, file
 
@@ -265,18 +271,6 @@ def names_questions(raw: bytes) -> bool:
     header = raw[:_HEADER_BYTES].lstrip(b"\xef\xbb\xbf").partition(b"\n")[0]
     columns = {column.strip(b" \r\"'").lower() for column in regex.split(rb"[,;\t|]", header)}
     return {b"question", b"documents"} <= columns
-
-
-def _read_file(
-    file: Path, name: str, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
-) -> FileContent:
-    item = Item({}, file)
-    item.unicode(name, "a file name")
-    size = _get_status(file).st_size
-    require_size(size, selection, item)
-    most_bytes = int(selection.max_file_mb * 1e6)
-    raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
-    return read_raw(raw, file, selection, limits, processes)
 
 
 def require_size(size: int, selection: FileSelection, item: Item) -> None:

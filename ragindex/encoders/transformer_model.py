@@ -83,18 +83,13 @@ def read_model_settings(folder: Path) -> ModelSettings:
     written = _read_json(folder / "config_sentence_transformers.json") or {}
     prompts = _UNSET_PROMPTS | {str(name): str(text) for name, text in (written.get("prompts") or {}).items()}
     default = prompts.get(written.get("default_prompt_name") or "", "")
-    pooling = _read_pooling(_read_json(folder / str(modules[1].get("path", "")) / "config.json") or {})
-    return ModelSettings(transformer["max_seq_length"], pooling, prompts, default)
-
-
-def _read_pooling(config: Mapping[str, Any]) -> str:
-    """Return the pooling mode. Both the flags of older configurations and the name of newer ones are read."""
+    config = _read_json(folder / str(modules[1].get("path", "")) / "config.json") or {}
     flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     modes = [flags.get(key, key) for key, value in config.items() if key.startswith("pooling_mode_") and value]
     modes = [str(config["pooling_mode"])] if "pooling_mode" in config else modes
     if len(modes) != 1 or modes[0] not in ("mean", "cls") or config.get("include_prompt") is False:
         raise UnsupportedModelError(f"its pooling is {', '.join(modes) or 'not set'}")
-    return modes[0]
+    return ModelSettings(transformer["max_seq_length"], modes[0], prompts, default)
 
 
 def _read_json(path: Path) -> Any:

@@ -235,18 +235,13 @@ def _write_folder(exported: ExportedRetriever, scratch: Path, target: Path) -> i
             durable_files.move_durably(scratch / file.path, target / file.path)
     content = write_retriever_file(exported)
     durable_files.write_file(target / RETRIEVER_FILE, content)
-    _remove_others(exported, target)
-    return len(content) + sum(file.bytes for file in exported.files)
-
-
-def _remove_others(exported: ExportedRetriever, target: Path) -> None:
-    """Remove what earlier exports left in the folder, whole or half written."""
     shutil.rmtree(target / INDEX_FOLDER, ignore_errors=True)
     named = {target / file.path for file in exported.files}
     for path in {*target.glob(f"{OWN_FOLDER}/*"), *target.glob(f"{RETRIEVER_FILE}.*.partial")} - named:
         path.unlink(missing_ok=True)
     if not named:
         shutil.rmtree(target / OWN_FOLDER, ignore_errors=True)
+    return len(content) + sum(file.bytes for file in exported.files)
 
 
 def _write_packed(exported: ExportedRetriever, scratch: Path, target: Path) -> int:

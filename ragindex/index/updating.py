@@ -17,7 +17,7 @@ from ragindex.corpus import Corpus
 from ragindex.errors import DataError, UsageError
 from ragindex.index.changes import find_removals, preview_replacement, replace_source
 from ragindex.index.documents import DocumentChanges, Removals
-from ragindex.index.manifest import DocumentSource, PartRecord, wrap_write_errors
+from ragindex.index.manifest import DocumentSource, wrap_write_errors
 from ragindex.index.models import Refit
 from ragindex.index.parts import list_working_methods, topological_order
 from ragindex.index.readings import read_source
@@ -164,7 +164,12 @@ def update_index(
             announce, renames = _agree, iter([removed.renames for removed in removals])
         updates = [_replace_source(index, source, announce, renames) for source in given]
         result = build()
-    parts = _list_updated(before, index.manifest.parts)
+    changed = (
+        record
+        for key, record in index.manifest.parts.items()
+        if key not in before or before[key].corpus != record.corpus
+    )
+    parts = tuple(dict.fromkeys(record.name for record in changed))
     return IndexUpdate(
         tuple(updates),
         parts,
@@ -267,9 +272,3 @@ def _report_source(source: SourceDocuments, changes: Sequence[DocumentChanges]) 
     left_out = tuple(str(reason) for corpus in source.corpora for reason in corpus.skipped)
     commits = [corpus.reading.commit for corpus in source.corpora if corpus.reading is not None]
     return SourceUpdate(source.source, add_changes(changes), left_out, source.failure, "".join(commits[:1]))
-
-
-def _list_updated(before: Mapping[str, PartRecord], after: Mapping[str, PartRecord]) -> tuple[str, ...]:
-    """Return the labels of the parts that are new, or were made of another corpus before."""
-    changed = (record for key, record in after.items() if key not in before or before[key].corpus != record.corpus)
-    return tuple(dict.fromkeys(record.name for record in changed))

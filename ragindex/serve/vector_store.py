@@ -167,18 +167,7 @@ def _page(served: ServedSearch, body: VectorStoreBody) -> dict[str, Any]:
 
 def _result(hit: Hit) -> dict[str, Any]:
     document = hit.doc_ids[0] if hit.doc_ids else hit.id
-    return {
-        "file_id": document,
-        "filename": hit.title or document,
-        "score": float(hit.score),
-        "attributes": _attributes(hit, document),
-        "content": [{"type": "text", "text": hit.text}],
-    }
-
-
-def _attributes(hit: Hit, document: str) -> dict[str, str | float | bool]:
-    """Return the plain values of a document's metadata, as the API bounds them, and where the hit stands."""
-    plain = {
+    plain = {  # as the API bounds metadata
         key: value[:_LONGEST_VALUE] if isinstance(value, str) else value
         for key, value in hit.metadata.get(document, {}).items()
         if isinstance(value, str | int | float | bool)
@@ -189,5 +178,11 @@ def _attributes(hit: Hit, document: str) -> dict[str, str | float | bool]:
         stands = {"start": place.start, "end": place.end}
         stands |= {"page": place.page} if place.page is not None else {}
         stands |= {"headings": " › ".join(place.headings)[:_LONGEST_VALUE]} if place.headings else {}
-    room = _MOST_ATTRIBUTES - len(stands)
-    return {**dict(list(plain.items())[:room]), **stands}
+    most = _MOST_ATTRIBUTES - len(stands)
+    return {
+        "file_id": document,
+        "filename": hit.title or document,
+        "score": float(hit.score),
+        "attributes": {**dict(list(plain.items())[:most]), **stands},
+        "content": [{"type": "text", "text": hit.text}],
+    }

@@ -183,28 +183,24 @@ def relation_records(merged: MergedTriples, relations: Relations) -> Iterator[pa
     """Yield the records of `OpenEntityGraph.relations`, in bounded batches."""
     for start in range(0, len(relations.low), _BATCH):
         places = range(start, min(start + _BATCH, len(relations.low)))
-        yield _build_relation_batch(merged, relations, places)
-
-
-def _build_relation_batch(merged: MergedTriples, relations: Relations, places: range) -> pa.RecordBatch:
-    of = relations.triples[relations.starts[places.start] : relations.starts[places.stop]]
-    sizes = np.diff(relations.starts[places.start : places.stop + 1])
-    triples = _split_runs(_read_statements(merged, of), sizes)
-    owners = _split_runs(merged.passages.take(pa.array(merged.owners[of])).to_pylist(), sizes)
-    sources, targets = (
-        merged.keys.take(pa.array(side[places.start : places.stop])).to_pylist()
-        for side in (relations.low, relations.high)
-    )
-    stated = [to_json([triple for triple, _ in Counter(each).most_common(_STATED_TRIPLES)]) for each in triples]
-    columns = {
-        "id": pa.array([relation_id(*pair) for pair in zip(sources, targets, strict=True)], pa.string()),
-        "source": pa.array(sources, pa.string()),
-        "target": pa.array(targets, pa.string()),
-        "triples": pa.array(stated, pa.string()),
-        "passage_ids": pa.array([sorted(set(each)) for each in owners], TEXTS),
-        "weight": pa.array(sizes, pa.float64()),
-    }
-    return pa.record_batch(columns)
+        of = relations.triples[relations.starts[places.start] : relations.starts[places.stop]]
+        sizes = np.diff(relations.starts[places.start : places.stop + 1])
+        triples = _split_runs(_read_statements(merged, of), sizes)
+        owners = _split_runs(merged.passages.take(pa.array(merged.owners[of])).to_pylist(), sizes)
+        sources, targets = (
+            merged.keys.take(pa.array(side[places.start : places.stop])).to_pylist()
+            for side in (relations.low, relations.high)
+        )
+        stated = [to_json([triple for triple, _ in Counter(each).most_common(_STATED_TRIPLES)]) for each in triples]
+        columns = {
+            "id": pa.array([relation_id(*pair) for pair in zip(sources, targets, strict=True)], pa.string()),
+            "source": pa.array(sources, pa.string()),
+            "target": pa.array(targets, pa.string()),
+            "triples": pa.array(stated, pa.string()),
+            "passage_ids": pa.array([sorted(set(each)) for each in owners], TEXTS),
+            "weight": pa.array(sizes, pa.float64()),
+        }
+        yield pa.record_batch(columns)
 
 
 def _read_statements(merged: MergedTriples, places: Integers) -> list[Triple]:

@@ -63,7 +63,10 @@ class Aggregates(Part[Collection]):
     def finish(self, context: BuildContext) -> None:
         """Build all aggregates, in O(n log n) in the number of entity names; only changed ones are written."""
         read = _read_propositions(context.inputs[0])
-        by_entity = self._by_entity(read.propositions)
+        by_entity: dict[str, list[int]] = {}  # positions of the propositions that name an entity, by its key
+        for place, proposition in enumerate(read.propositions):
+            for key in dict.fromkeys(map(self.key, proposition.entities)):
+                by_entity.setdefault(key, []).append(place)
         frequent = self._select_entities(by_entity)
         aggregates = self._merge(frequent, read.propositions)
         schema = tree_nodes.schema(
@@ -76,14 +79,6 @@ class Aggregates(Part[Collection]):
     def open(self, context: ReadContext) -> Collection:
         """Return the collection: fields of hits, `entities` as first spelled, and the number of `propositions`."""
         return context.collection("records")
-
-    def _by_entity(self, propositions: Sequence["SourceProposition"]) -> dict[str, list[int]]:
-        """Return by key the positions of the propositions that name each entity, in order."""
-        places: dict[str, list[int]] = {}
-        for place, proposition in enumerate(propositions):
-            for key in dict.fromkeys(map(self.key, proposition.entities)):
-                places.setdefault(key, []).append(place)
-        return places
 
     def _select_entities(self, by_entity: Mapping[str, list[int]]) -> dict[str, list[int]]:
         if self.singles == "keep":

@@ -58,7 +58,10 @@ class Vectors(Part[Collection]):
         """Encode the current records of the batch's passages, and delete the records that they no longer have."""
         source: Collection = context.inputs[0]
         records = _open_records(context)
-        _delete_removed(records, change.remove, context)
+        if change.remove:  # records shared with other passages are made again: `of` reports these as changed
+            shared = [*records.scan(encoded_fields(records), Overlaps("passage_ids", tuple(change.remove)))]
+            records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
+            _forget_cached([text for batch in shared for text in _read_texts(batch)], context)
         if not change.upsert:
             return
         touched = Overlaps("passage_ids", tuple(change.upsert))
@@ -95,17 +98,6 @@ def _open_records(context: BuildContext) -> Collection:
     return context.collection(
         "records", replace(schema, text=(), numbers=numbers, dimensions=context.encoder.dimensions)
     )
-
-
-def _delete_removed(records: Collection, removed: Sequence[str], context: BuildContext) -> None:
-    """Delete every record of a removed passage.
-
-    Records shared with other passages are made again: `of` reports these passages as changed.
-    """
-    if removed:
-        shared = [*records.scan(encoded_fields(records), Overlaps("passage_ids", tuple(removed)))]
-        records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
-        _forget_cached([text for batch in shared for text in _read_texts(batch)], context)
 
 
 def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:

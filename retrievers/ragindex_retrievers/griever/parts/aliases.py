@@ -81,7 +81,8 @@ def _compare_words(name: Name, other: Name) -> AliasEvidence | None:
     omitted = (*small, *generation, *qualifiers)
     if not omitted:
         return AliasEvidence("spelling", 1.0, where="everywhere" if _is_one_name(name.text, other.text) else "agreeing")
-    two_things = bool(generation) or any(_names_kind(text) for text in qualifiers)
+    names_kind = any(text.split()[-1].islower() for text in qualifiers)  # which of several things: "album", "1995 film"
+    two_things = bool(generation) or names_kind
     score = 0.75 if two_things else 0.8 if qualifiers else 0.95
     return AliasEvidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
 
@@ -103,11 +104,6 @@ def more_beside(name: Name, other: Name) -> tuple[str, ...] | None:
     if [folded(text) for text in few] != [folded(text) for text in many[: len(few)]]:
         return None
     return None if any(not _PART_OF.isdisjoint(folded(text)) for text in more) else more  # a season is not the series
-
-
-def _names_kind(qualifier: str) -> bool:
-    """Return whether a qualifier says which of several things with one name is meant: "album", "1995 film"."""
-    return qualifier.split()[-1].islower()
 
 
 # ---------------------------------------------------------------- acronyms and persons
