@@ -199,8 +199,8 @@ def _format_details(step: Step) -> list[str]:
     lines = [f"asked: {truncate(step.query, 100)}", *([f"found: {ids}"] if ids else [])]
     scores = [f"{score:.3f}  " for score in step.scores] or [""] * len(step.paths)
     paths = [("", (triple,)) for triple in step.triples] + list(zip(scores, step.paths, strict=False))
-    shown = [truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
-    return [*lines, *([truncate(step.note, 200)] if step.note else []), *shown]
+    path_lines = [truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
+    return [*lines, *([truncate(step.note, 200)] if step.note else []), *path_lines]
 
 
 def truncate(text: str, longest: int) -> str:

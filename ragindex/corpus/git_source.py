@@ -263,8 +263,8 @@ def _list_files(
         try:
             name.encode()
         except UnicodeEncodeError:
-            shown = path.decode("utf-8", "replace")
-            problems.note(DataError("a file name in UTF-8", repr(shown), path=Path(shown)))
+            readable_path = path.decode("utf-8", "replace")
+            problems.note(DataError("a file name in UTF-8", repr(readable_path), path=Path(readable_path)))
             continue
         name = unicodedata.normalize("NFC", name)
         file = _TreeFile(mode, blob, sizes.get(blob), name)
@@ -332,10 +332,10 @@ def _find_last_changes(
     }
     walking = iter(days)
     while missing and (batch := list(islice(walking, 500))):
-        given = "\n".join(batch).encode() + b"\n"
+        input_lines = "\n".join(batch).encode() + b"\n"
         options = ("--stdin", "-r", "--root", "-z", "--no-renames", "--name-only", "--no-ext-diff", "--no-textconv")
         current = ""
-        for word in git.run("diff-tree", *options, *below, given=given).split(b"\0"):
+        for word in git.run("diff-tree", *options, *below, given=input_lines).split(b"\0"):
             text = word.decode("utf-8", "surrogateescape")
             if _COMMIT_NAME.fullmatch(text.rstrip("\n")) and text.rstrip("\n") in days:
                 current = text.rstrip("\n")

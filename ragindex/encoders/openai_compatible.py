@@ -234,11 +234,13 @@ class OpenAIEncoder(Encoder):
                 return
             _advised.add(name)
         prefixes = dict(zip(("query_prefix", "document_prefix"), known, strict=True))
-        written = render_spec(Spec("openai", {"model": name, **{key: text for key, text in prefixes.items() if text}}))
+        spec_text = render_spec(
+            Spec("openai", {"model": name, **{key: text for key, text in prefixes.items() if text}})
+        )
         _log.warning(
             "%s was trained with text before each question or document, and none is set. Set it with --encoder '%s', "
             'or set query_prefix="" to encode without.',
-            *(name, written),
+            *(name, spec_text),
         )
 
     def _encode(self, texts: Sequence[str], *, halved: bool = False) -> Iterator[Floats | EncodingFailure]:

@@ -141,7 +141,7 @@ def read_sources(known: Mapping[str, DocumentSource]) -> Iterator[SourceDocument
 
 def update_index(
     index: IndexState,
-    given: Sequence[SourceDocuments],
+    per_source: Sequence[SourceDocuments],
     build: Callable[[], BuildResult],
     announce: Callable[[Removals], None],
     started: float | None = None,
@@ -156,13 +156,13 @@ def update_index(
         index.reload()
         before = dict(index.manifest.parts)
         renames: Iterator[Mapping[str, str] | None] = repeat(None)
-        if sum(len(source.corpora) for source in given) > 1:  # nothing is written before all removals are allowed
-            corpora = [(corpus, source.named) for source in given for corpus in source.corpora]
-            removals = [find_removals(index, corpus, source=named) for corpus, named in corpora]
+        if sum(len(source.corpora) for source in per_source) > 1:  # nothing is written before all removals are allowed
+            corpora = [(corpus, source.named) for source in per_source for corpus in source.corpora]
+            removals = [find_removals(index, corpus, source=source_name) for corpus, source_name in corpora]
             for removed in filter(lambda removed: removed.ids, removals):
                 announce(removed)
             announce, renames = _agree, iter([removed.renames for removed in removals])
-        updates = [_replace_source(index, source, announce, renames) for source in given]
+        updates = [_replace_source(index, source, announce, renames) for source in per_source]
         result = build()
     changed = (
         record
@@ -180,12 +180,12 @@ def update_index(
     )
 
 
-def preview_update(index: IndexState, given: Sequence[SourceDocuments]) -> IndexUpdate:
+def preview_update(index: IndexState, per_source: Sequence[SourceDocuments]) -> IndexUpdate:
     """Return the report of an update as far as it is known before: the documents that it would change."""
     started = time.monotonic()
     updates = [
         _report_source(source, [preview_replacement(index, corpus, source=source.named) for corpus in source.corpora])
-        for source in given
+        for source in per_source
     ]
     return IndexUpdate(tuple(updates), seconds=time.monotonic() - started)
 

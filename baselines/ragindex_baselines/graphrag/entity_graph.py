@@ -68,11 +68,11 @@ def merge_triples(
     table = table.take(pc.sort_indices(table.column("id")))
     listed = _read_listed_names(extractions, key)
     subjects, objects = (large_text(table.column(name).chunks) for name in ("subject_key", "object_key"))
-    named = pa.concat_arrays([subjects, objects, large_text(listed.column("key").chunks)])
-    keys = _sort_texts(named.unique())
+    mentioned_keys = pa.concat_arrays([subjects, objects, large_text(listed.column("key").chunks)])
+    keys = _sort_texts(mentioned_keys.unique())
     if not numbers:
         keys = keys.filter(pa.array([not is_number(each) for each in keys.to_pylist()], pa.bool_()))
-    codes = _find_places(named, keys)
+    codes = _find_places(mentioned_keys, keys)
     surfaces = pa.concat_arrays(
         [large_text(table.column(name).chunks) for name in ("subject", "object")]
         + [large_text(listed.column("name").chunks)]
@@ -134,8 +134,8 @@ def _find_places(texts: pa.Array, among: pa.Array) -> Integers:
 
 def _choose_names(codes: Integers, surfaces: pa.Array, count: int) -> pa.Array:
     """Return the most frequent spelling of each entity; of equally frequent ones, the first."""
-    written = pa.table({"code": pa.array(codes), "name": surfaces}).filter(pa.array(codes != _NONE))
-    counts = written.group_by(["code", "name"]).aggregate([([], "count_all")])
+    spellings = pa.table({"code": pa.array(codes), "name": surfaces}).filter(pa.array(codes != _NONE))
+    counts = spellings.group_by(["code", "name"]).aggregate([([], "count_all")])
     ordered = counts.sort_by([("code", "ascending"), ("count_all", "descending"), ("name", "ascending")])
     _, first = np.unique(ordered.column("code").to_numpy(), return_index=True)
     return large_text(ordered.column("name").chunks).take(pa.array(first[:count]))

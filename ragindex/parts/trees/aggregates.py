@@ -101,11 +101,11 @@ class Aggregates(Part[Collection]):
             for piece, lines in enumerate(self._pieces(places, propositions)):
                 text = "\n".join(propositions[line[0]].text for line in lines)
                 earlier = merged.get(text) if self.dedupe else None
-                named, members = (earlier.entities, earlier.places) if earlier else ((), frozenset())
+                entities, members = (earlier.entities, earlier.places) if earlier else ((), frozenset())
                 merged[text if self.dedupe else (key, piece)] = Aggregate(
                     earlier.id if earlier else digest([key, piece]),
                     text,
-                    (*named, spelt[key]),
+                    (*entities, spelt[key]),
                     members | {place for line in lines for place in line},
                 )
         return list(merged.values())
@@ -161,13 +161,13 @@ def _read_propositions(records: Collection) -> SourcePropositions:
     fields = ("text", "metadata", "passage_ids", "doc_ids", "entities", "position")
     rows = [row for batch in records.scan(fields) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (passage_order(row["passage_ids"][0]), row["position"], row["id"]))
-    written = {row["doc_ids"][0]: row["metadata"] for row in rows if row["metadata"]}
+    metadata = {row["doc_ids"][0]: row["metadata"] for row in rows if row["metadata"]}
     return SourcePropositions(
         [
             SourceProposition(row["text"], row["passage_ids"][0], row["doc_ids"][0], tuple(row["entities"]))
             for row in rows
         ],
-        {id: json.loads(text).get(id, {}) for id, text in written.items()},
+        {id: json.loads(text).get(id, {}) for id, text in metadata.items()},
     )
 
 

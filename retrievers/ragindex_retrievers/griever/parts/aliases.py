@@ -128,12 +128,12 @@ def _compare_persons(first: Name, second: Name) -> AliasEvidence | None:
         return None
     if short.last_name:
         return AliasEvidence(LAST_NAME, 0.7, where="given")
-    given, names = short.parts[:-1], long.parts[:-1]
-    if not (short.person and given and _contains_names(given, names)):
+    given_names, names = short.parts[:-1], long.parts[:-1]
+    if not (short.person and given_names and _contains_names(given_names, names)):
         return None
-    if given[0] == names[0]:
+    if given_names[0] == names[0]:
         return AliasEvidence("middle name left out", 0.85, " ".join(names[1:]).title())
-    return AliasEvidence("initials", 0.8, where="together") if given[0] == names[0][0] else None
+    return AliasEvidence("initials", 0.8, where="together") if given_names[0] == names[0][0] else None
 
 
 def _contains_names(few: Sequence[str], many: Sequence[str]) -> bool:
