@@ -196,13 +196,13 @@ class CountingRules(OfflineRules):
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)
         )
-        written = tokens.count_text_tokens(answered, self.model)
+        token_count = tokens.count_text_tokens(answered, self.model)
         entry = ledger.CallRecord(
             task.name,
             self.model,
             input_tokens=read.tokens,
             cached_tokens=self._count_known(messages),
-            output_tokens=written.tokens,
+            output_tokens=token_count.tokens,
         )
         ledger.record_call(replace(entry, replayed=True, rule=True), 0.0)  # the call costs nothing
 

@@ -667,8 +667,8 @@ def estimate_encoding(
         documents, share = _draw_documents(corpus.documents, scope)
         chunking = scope.chunking_of(corpus)
         texts, read = _count_encoding(documents, chunking, parts, counting, llm, scope.language)
-        written = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
-        spread = _ASSUMED if written else _DRAWN if share > 1 else _EXACT
+        by_model = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
+        spread = _ASSUMED if by_model else _DRAWN if share > 1 else _EXACT
         priced = _price_encoding("encoding, index", round(share * texts), round(share * read), encoder, prices, spread)
         estimates.append(replace(priced, methods=tuple(encoding)))
     return estimates + (estimate_question_vectors(encoding, encoder, prices, queries) if queries else [])

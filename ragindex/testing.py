@@ -383,7 +383,7 @@ def check_forbidden(bench: _Bench) -> None:
     corpus = forbidden_documents.make_corpus(DOCUMENTS[:12])
     index.add(corpus)
     index.build(bench.scheme)
-    retriever, given = bench.name_questions(index), llm.open().given
+    retriever, llm_inputs = bench.name_questions(index), llm.open().given
     queries = [Query(f"q{n}", text) for n, text in enumerate(forbidden_documents.TRAPS)]
     (unfiltered,) = retriever.retrieve(queries[-1:], 30)
     doc_ids = {doc_id for hit in unfiltered.hits for doc_id in hit.doc_ids}
@@ -392,10 +392,10 @@ def check_forbidden(bench: _Bench) -> None:
     for name, where in forbidden_documents.make_filters(corpus).items():
         answers[name] = []
         for query, k in product(queries, (3, 30)):
-            given.clear()
+            llm_inputs.clear()
             (retrieval,) = retriever.retrieve([replace(query, filter=where)], k)
             answers[name].append(retrieval)
-            leaks = forbidden_documents.list_leaks(query, retrieval, given)
+            leaks = forbidden_documents.list_leaks(query, retrieval, llm_inputs)
             assert not leaks, f"the filter by {name} keeps a document out, but it shows in: {leaks} ({query.text!r})"
         assert_same(answers[name], answers["metadata"], f"filtered by {name} instead of by metadata")
 

@@ -216,15 +216,6 @@ class Tally:
         with self._lock:
             self._entries.append(entry)
 
-    def _add_lost(self, entry: CallRecord) -> None:
-        with self._lock:
-            self._lost.append(entry)
-
-    def _note_asked(self, method: str, done: int, questions: int) -> None:
-        with self._lock:
-            before = self._asked.get(method, (0, 0))[0]
-            self._asked[method] = (before + done, questions)
-
     def _count(self, task: str, stage: str, count: int) -> None:
         with self._lock:
             self._stages.setdefault(task, Counter())[stage] += count
@@ -296,7 +287,8 @@ def record_lost(entry: CallRecord) -> None:
     attributed = _attribute(entry)
     _log(entry, possibly_charged=True)
     for tally in _tallies.get():
-        tally._add_lost(attributed)
+        with tally._lock:
+            tally._lost.append(attributed)
 
 
 def _log(entry: CallRecord, *, possibly_charged: bool = False) -> None:
@@ -319,7 +311,9 @@ def _attribute(entry: CallRecord) -> CallRecord:
 def count_asked(method: str, done: int, questions: int) -> None:
     """Note that a method has answered `done` more questions, of so many: estimates of a run follow from it."""
     for tally in _tallies.get():
-        tally._note_asked(method, done, questions)
+        with tally._lock:
+            before = tally._asked.get(method, (0, 0))[0]
+            tally._asked[method] = (before + done, questions)
 
 
 def count_outcome(task: str, stage: str, count: int = 1) -> None:

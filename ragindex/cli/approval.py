@@ -45,13 +45,13 @@ _FLAGS = "--yes, or --budget DOLLARS"
 
 def read_limit() -> float:
     """Return above how many dollars a command asks. Raises UsageError."""
-    written = os.environ.get(CONFIRM_VARIABLE, "").strip()
+    variable = os.environ.get(CONFIRM_VARIABLE, "").strip()
     try:
-        limit = float(written) if written else _DEFAULT_LIMIT
+        limit = float(variable) if variable else _DEFAULT_LIMIT
     except ValueError:
         limit = math.nan
     if not limit >= 0:
-        raise UsageError(f"{CONFIRM_VARIABLE} must be an amount in dollars, 0 or more. Got {written!r}.")
+        raise UsageError(f"{CONFIRM_VARIABLE} must be an amount in dollars, 0 or more. Got {variable!r}.")
     return limit
 
 

@@ -164,10 +164,12 @@ def index(
         if existing is not None and wanted_chunking is not None:
             index.rechunk(wanted_chunking)
         asking = partial(approve_removals, allowed=allow_removals, json=json)
-        given = [] if corpus is None else [SourceDocuments(data or "", (corpus,), named=named)]
+        source_documents = [] if corpus is None else [SourceDocuments(data or "", (corpus,), named=named)]
         fit, notes = index.encoder_id, list[str]()
-        report = update_index(index, given, partial(_build, index, schemes, building, notes), asking, started)
-        changed = report.changes if given else None
+        report = update_index(
+            index, source_documents, partial(_build, index, schemes, building, notes), asking, started
+        )
+        changed = report.changes if source_documents else None
         built = finished_parts(index, schemes)
         parts, counts = collect_figures(index, built), index.counts()
         notes += collect_notes(index, built, report, fit)
@@ -233,12 +235,12 @@ def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Sc
     return [require_working(registry.scheme(spec)) for spec in parse_many(methods or "hybrid")]
 
 
-def _parse_chunking(written: str) -> Chunking:
+def _parse_chunking(option: str) -> Chunking:
     """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
-    part = registry.part(written)
+    part = registry.part(option)
     chunking = part.own_chunking()
     if registry.name_of(part) != "passages" or chunking is None:
-        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {written!r} instead.")
+        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {option!r} instead.")
     return chunking
 
 

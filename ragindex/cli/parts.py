@@ -80,7 +80,7 @@ def parts(
 
 def _select_view(name: str | None, flags: Mapping[str, bool]) -> _PartView | None:
     """Return the view of the flag that is set; None if no flag is set. Raises UsageError if the part has no view."""
-    flag = next((flag for flag, given in flags.items() if given), None)
+    flag = next((flag for flag, is_given in flags.items() if is_given), None)
     if flag is None:
         return None
     if name is None or (parse_spec(name).name, flag) not in _VIEWS:
@@ -284,14 +284,14 @@ def _sort_nodes(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def render_tree(
-    counts: Mapping[str, Any], roots: Sequence[Mapping[str, Any]], shown: Sequence[Mapping[str, Any]]
+    counts: Mapping[str, Any], roots: Sequence[Mapping[str, Any]], chosen: Sequence[Mapping[str, Any]]
 ) -> Group:
-    """Render the counts as one sentence, then the tree of each of the `shown` roots."""
+    """Render the counts as one sentence, then the tree of each of the `chosen` roots."""
     levels = ", ".join(f"{count:,} on level {level}" for level, count in counts["levels"].items())
     alone = f" {many(counts['alone'], 'leaf is', 'leaves are')} below no summary." if counts["alone"] else ""
     first = Text(f"Nodes: {levels or 'none'}.{alone}")
-    more = [Text(f"… and {many(len(roots) - len(shown), 'more root')}")] if len(shown) < len(roots) else []
-    return Group(first, *(_render_node(root) for root in shown), *more)
+    more = [Text(f"… and {many(len(roots) - len(chosen), 'more root')}")] if len(chosen) < len(roots) else []
+    return Group(first, *(_render_node(root) for root in chosen), *more)
 
 
 def _render_node(node: Mapping[str, Any]) -> Tree:

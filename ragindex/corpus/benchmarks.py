@@ -93,8 +93,8 @@ def find_file_pair(path: Path) -> tuple[Path, Path]:
     """Return the paths of questions and corpus of a HippoRAG folder, or of `X.json` with `X_corpus.json` beside it."""
     if path.is_dir():
         return path / "questions.json", path / "corpus.json"
-    named = path.with_name(f"{path.stem}_corpus.json")
-    return path, named if named.exists() or path.name != "questions.json" else path.with_name("corpus.json")
+    corpus_file = path.with_name(f"{path.stem}_corpus.json")
+    return path, corpus_file if corpus_file.exists() or path.name != "questions.json" else path.with_name("corpus.json")
 
 
 def read_hipporag(path: Path, problems: Problems) -> Gathered:

@@ -216,7 +216,9 @@ def read_files(
             own, _ = selection.choose(name)
             most = limits or (OCR_LIMITS if own.ocr else ReadingLimits())
             try:
-                return _read_file(file, name, own, most, processes), file
+                item = Item({}, file)
+                item.unicode(name, "a file name")
+                return read_raw(_read_bytes(file, own, item), file, own, most, processes), file
             except DataError as error:
                 return error, file
 
@@ -289,14 +291,6 @@ def _is_known(file: Path, name: str, selection: FileSelection, known: KnownFiles
     except DataError:
         return False  # reported when it is read
     return known[name] == {_compute_digest(raw)}
-
-
-def _read_file(
-    file: Path, name: str, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
-) -> FileContent:
-    item = Item({}, file)
-    item.unicode(name, "a file name")
-    return read_raw(_read_bytes(file, selection, item), file, selection, limits, processes)
 
 
 def _read_bytes(file: Path, selection: FileSelection, item: Item) -> bytes:

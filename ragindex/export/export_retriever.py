@@ -153,15 +153,15 @@ def _copy_own_files(scheme: Scheme, folder: Path) -> dict[str, str]:
     A file is named by its content, so that a later export beside this one never changes a file that this one names.
     """
     plugins = [scheme, *(part for part in scheme.parts())]
-    written: dict[str, str] = {}
+    copies: dict[str, str] = {}
     for value in (file for plugin in plugins for inner in walk_plugins(plugin) for file in inner.own_files()):
         path, mark, hashed = value.partition("#")
         content = Path(path).read_bytes()
         name = f"{hashlib.sha256(content).hexdigest()[: durable_files.HASH_DIGITS]}{Path(path).suffix}"
         folder.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-        written.setdefault(value, f"{OWN_FOLDER}/{name}{mark}{hashed}")
-    return written
+        copies.setdefault(value, f"{OWN_FOLDER}/{name}{mark}{hashed}")
+    return copies
 
 
 # ---------------------------------------------------------------- writing
@@ -235,18 +235,13 @@ def _write_folder(exported: ExportedRetriever, scratch: Path, target: Path) -> i
             durable_files.move_durably(scratch / file.path, target / file.path)
     content = write_retriever_file(exported)
     durable_files.write_file(target / RETRIEVER_FILE, content)
-    _remove_others(exported, target)
-    return len(content) + sum(file.bytes for file in exported.files)
-
-
-def _remove_others(exported: ExportedRetriever, target: Path) -> None:
-    """Remove what earlier exports left in the folder, whole or half written."""
     shutil.rmtree(target / INDEX_FOLDER, ignore_errors=True)
-    named = {target / file.path for file in exported.files}
-    for path in {*target.glob(f"{OWN_FOLDER}/*"), *target.glob(f"{RETRIEVER_FILE}.*.partial")} - named:
+    targets = {target / file.path for file in exported.files}
+    for path in {*target.glob(f"{OWN_FOLDER}/*"), *target.glob(f"{RETRIEVER_FILE}.*.partial")} - targets:
         path.unlink(missing_ok=True)
-    if not named:
+    if not targets:
         shutil.rmtree(target / OWN_FOLDER, ignore_errors=True)
+    return len(content) + sum(file.bytes for file in exported.files)
 
 
 def _write_packed(exported: ExportedRetriever, scratch: Path, target: Path) -> int:

@@ -244,10 +244,10 @@ def _find_index(plan: _Plan, index: Path | None) -> Path:
 
     Its identity is random, so a file cannot name an index that its author has not read.
     """
-    written = plan.exported.index.path
-    folder = index or (plan.folder / written).resolve()
-    if written.startswith(("//", "\\\\")) and index is None:
-        raise UsageError(f"{plan.name} names an index on another machine, {written!r}. Name it: index=FOLDER.")
+    index_path = plan.exported.index.path
+    folder = index or (plan.folder / index_path).resolve()
+    if index_path.startswith(("//", "\\\\")) and index is None:
+        raise UsageError(f"{plan.name} names an index on another machine, {index_path!r}. Name it: index=FOLDER.")
     try:
         manifest = require_manifest(folder)
     except WorkspaceError as error:

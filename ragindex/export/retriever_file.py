@@ -192,10 +192,10 @@ def parse_retriever_file(content: bytes, path: Path) -> ExportedRetriever:
         values = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise DataError("TOML", f"{type(error).__name__}: {str(error)[:200]}", path=path) from error
-    written = values.get("format")
-    if isinstance(written, int) and written > RETRIEVER_FORMAT:
+    format = values.get("format")
+    if isinstance(format, int) and format > RETRIEVER_FORMAT:
         raise NewerFormatError(
-            f"{path} has the format {written}, and this version reads {RETRIEVER_FORMAT}. {upgrade_line()}"
+            f"{path} has the format {format}, and this version reads {RETRIEVER_FORMAT}. {upgrade_line()}"
         )
     hashed = values.pop("sha256", None)
     try:
@@ -239,16 +239,12 @@ def require_safe(files: Sequence[StoredFile], limits: RetrieverLimits, path: Pat
         raise DataError("each file once", "one twice", path=path)
 
 
-def _is_safe(written: str) -> bool:
-    parts = written.split("/")
-    if (
-        len(written) > _LONGEST_PATH
-        or not 2 <= len(parts) <= _MOST_LEVELS
-        or parts[0] not in (INDEX_FOLDER, OWN_FOLDER)
-    ):
+def _is_safe(path: str) -> bool:
+    parts = path.split("/")
+    if len(path) > _LONGEST_PATH or not 2 <= len(parts) <= _MOST_LEVELS or parts[0] not in (INDEX_FOLDER, OWN_FOLDER):
         return False
     plain = all(_NAME.fullmatch(part) and part.strip(".") == part and not _RESERVED.fullmatch(part) for part in parts)
-    return plain and str(PurePosixPath(written)) == written
+    return plain and str(PurePosixPath(path)) == path
 
 
 def describe_file(root: Path, path: Path) -> StoredFile:

@@ -29,13 +29,13 @@ def add_documents(
     index: IndexState, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = ""
 ) -> DocumentChanges:
     """Add documents, replacing those with the same id. See `Index.add`."""
-    given = sources.corpora(documents, source)
+    corpora = sources.corpora(documents, source)
     with index.writing("adding documents") as corpus, _remove_empty_sources(index, corpus):
-        placements = _assign_sources(index, corpus, given, source, "add")
+        placements = _assign_sources(index, corpus, corpora, source, "add")
         with wrap_write_errors(f"The new ids of documents could not be written to {index.folder}"):
             record_renames(index.folder, {}, {document.id for group in placements for document in group.documents})
         changed = _upsert_documents(index, corpus, placements)
-    _warn_of_language(index, given)
+    _warn_of_language(index, corpora)
     return changed
 
 
@@ -60,8 +60,8 @@ def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
     if id in corpus.sources([id or ""]):
         return f" The id of that file is {id!r}."
     known = list(islice(corpus.sources(), NAMES_COMPARED))
-    named = [other for other in known if other.rpartition("/")[2] == unknown]
-    near = describe_near(named[:MOST_NEAR] or find_near_names(unknown, known))
+    same_named = [other for other in known if other.rpartition("/")[2] == unknown]
+    near = describe_near(same_named[:MOST_NEAR] or find_near_names(unknown, known))
     return f" {near[0].upper()}{near[1:]}." if near else ""
 
 
@@ -89,12 +89,12 @@ def replace_source(
 
     `renames` are those of its documents, if `find_removals` has looked for them.
     """
-    (given,) = sources.corpora(documents, source)
+    (corpus_given,) = sources.corpora(documents, source)
     earlier = index.manifest.sources
     with index.writing(INDEXING) as corpus:
         with _remove_empty_sources(index, corpus):
-            (placement,) = _assign_sources(index, corpus, [given], source, "index")
-            missing = _find_missing(index.manifest.sources, corpus, given, placement, renames)
+            (placement,) = _assign_sources(index, corpus, [corpus_given], source, "index")
+            missing = _find_missing(index.manifest.sources, corpus, corpus_given, placement, renames)
             if missing.removed:
                 try:
                     announce(missing.removals)
@@ -105,8 +105,8 @@ def replace_source(
                 record_renames(index.folder, missing.renames, {document.id for document in placement.documents})
             changed = _upsert_documents(index, corpus, [placement])
         corpus.remove(missing.removed)
-        index.save(sources=dict(record_readers(index.manifest.sources, given)))
-    _warn_of_language(index, [given])
+        index.save(sources=dict(record_readers(index.manifest.sources, corpus_given)))
+    _warn_of_language(index, [corpus_given])
     if stay := missing.unread:
         were = "document is kept as it was" if len(stay) == 1 else "documents are kept as they were"
         message = f"{len(stay):,} {were} read before, because the file cannot be read this time: {first_names(stay)}"
@@ -114,20 +114,20 @@ def replace_source(
     return missing.complete(changed)
 
 
-def find_removals(index: IndexState, given: Corpus, *, source: str = "") -> Removals:
+def find_removals(index: IndexState, corpus: Corpus, *, source: str = "") -> Removals:
     """Return the documents that `replace_source` would remove. Writes nothing."""
     stored = index.documents
-    known, (placement,) = sources.place_all(index.manifest.sources, [given], source, SourceRequest(index.folder))
-    return _find_missing(known, stored, given, placement).removals
+    known, (placement,) = sources.place_all(index.manifest.sources, [corpus], source, SourceRequest(index.folder))
+    return _find_missing(known, stored, corpus, placement).removals
 
 
-def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -> DocumentChanges:
+def preview_replacement(index: IndexState, corpus: Corpus, *, source: str = "") -> DocumentChanges:
     """Return what `replace_source` would change. Writes nothing, and raises as it does."""
     stored, request, earlier = index.documents, SourceRequest(index.folder), index.manifest.sources
-    known, (placement,) = sources.place_all(earlier, [given], source, request)
+    known, (placement,) = sources.place_all(earlier, [corpus], source, request)
     owners = stored.sources([document.id for document in placement.documents])
     sources.require_free(owners, earlier, known, placement, request)
-    missing = _find_missing(known, stored, given, placement)
+    missing = _find_missing(known, stored, corpus, placement)
     return missing.complete(stored.compare(placement.documents, placement.source, placement.files))
 
 
@@ -170,7 +170,7 @@ class _MissingDocuments:
 def _find_missing(
     known: Known,
     stored: Documents,
-    given: Corpus,
+    corpus: Corpus,
     placement: PlacedDocuments,
     renames: Mapping[str, str] | None = None,
 ) -> _MissingDocuments:
@@ -179,10 +179,10 @@ def _find_missing(
     missing = sorted(
         id for id, owner in owners.items() if owner == placement.source and placement.covers(id) and id not in ids
     )
-    lead = sources.lead(known, given)
-    same = {lead + name for name in given.untouched}
+    lead = sources.lead(known, corpus)
+    same = {lead + name for name in corpus.untouched}
     untouched = {id for id in missing if not same.isdisjoint(list_places(id))} if same else set[str]()
-    left_out = sources.find_left_out(known, given)
+    left_out = sources.find_left_out(known, corpus)
     unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
     unread_missing = tuple(id for id in missing if id not in untouched and not unread.isdisjoint(list_places(id)))
     removed = tuple(sorted(set(missing).difference(unread_missing, untouched)))
@@ -223,15 +223,15 @@ def rechunk_documents(index: IndexState, chunking: Chunking) -> DocumentChanges:
 
 
 def _assign_sources(
-    index: IndexState, stored: Documents, given: Sequence[Corpus], name: str, verb: str
+    index: IndexState, stored: Documents, corpora: Sequence[Corpus], name: str, verb: str
 ) -> list[PlacedDocuments]:
     """Assign corpora to sources, and save the sources. Raises before anything is written if an id is already used."""
     asking, earlier = SourceRequest(index.folder, verb), index.manifest.sources
-    known, placements = sources.place_all(earlier, given, name, asking)
+    known, placements = sources.place_all(earlier, corpora, name, asking)
     for corpus_documents in placements:
         owners = stored.sources([document.id for document in corpus_documents.documents])
         sources.require_free(owners, earlier, known, corpus_documents, asking)
-    for corpus in given:
+    for corpus in corpora:
         known = record_reading(sources.record_left_out(known, corpus), corpus)
     index.save(sources=dict(known))
     return placements
@@ -262,8 +262,8 @@ def _upsert_documents(index: IndexState, corpus: Documents, placements: Sequence
     )
 
 
-def _warn_of_language(index: IndexState, given: Sequence[Corpus]) -> None:
-    documents = [document for corpus in given for document in corpus.documents]
+def _warn_of_language(index: IndexState, corpora: Sequence[Corpus]) -> None:
+    documents = [document for corpus in corpora for document in corpus.documents]
     step = max(1, len(documents) // _SAMPLE)
     message = language_warning([document.text for document in documents[::step]], index.language)
     if message is not None:

@@ -127,7 +127,10 @@ class _WantedDocument:
         elif not any(self.records.values()):
             lost_at, reason = self._explain_missing(method)
         elif where is not None and not self._passes(where):
-            lost_at, reason = FILTER, self._explain_filter(where)
+            conditions = where.filters if isinstance(where, All) else (where,)
+            failing = [condition for condition in conditions if not self._passes(condition)]
+            described = "; ".join(map(self._describe_condition, failing or conditions))
+            lost_at, reason = FILTER, f"{self.document} does not pass the filter: {described}."
         else:
             stage = stages[find_losing_place(stages)]
             lost_at, reason = stage.stage, f"{method} lost {self.document} at {stage.stage}: {describe_rank(stage)}."
@@ -164,12 +167,6 @@ class _WantedDocument:
                 if result.ids:
                     return True
         return False
-
-    def _explain_filter(self, where: Filter) -> str:
-        conditions = where.filters if isinstance(where, All) else (where,)
-        failing = [condition for condition in conditions if not self._passes(condition)]
-        described = "; ".join(map(self._describe_condition, failing or conditions))
-        return f"{self.document} does not pass the filter: {described}."
 
     def _describe_condition(self, condition: Filter) -> str:
         """Return a condition, and the value that the document has."""

@@ -344,16 +344,16 @@ class Index(IndexState):
         """
         started = time.monotonic()
         only = [self.require_built(method) for method in methods]
-        given = list(read_sources(self.manifest.sources, self.documents))
+        source_documents = list(read_sources(self.manifest.sources, self.documents))
         if dry_run:
-            return preview_update(self, given)
+            return preview_update(self, source_documents)
 
         def build() -> BuildResult:
             if not self.manifest.parts:
                 return BuildResult()
             return self.build(*only, workers=workers, retry_failed=retry_failed)
 
-        return update_index(self, given, build, _allow if allow_removals else refuse_suspicious, started)
+        return update_index(self, source_documents, build, _allow if allow_removals else refuse_suspicious, started)
 
     def require_built(self, method: PluginSpec) -> Scheme:
         """Return a method that is built. Raises MissingPartError, with the command that builds it, if it is not."""

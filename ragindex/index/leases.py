@@ -116,7 +116,9 @@ def read_states(folder: Path) -> list[ReaderState] | None:
         return None
     states = [reader.state for reader in _read_leases(leases)]
     for path in leases.glob("*.partial"):
-        _remove_if_old(path)
+        with contextlib.suppress(FileNotFoundError):  # renamed in the meantime
+            if path.stat().st_mtime < time.time() - _MAX_PARTIAL_AGE:
+                path.unlink()
     known = [state for state in states if state is not None]
     return known if len(known) == len(states) else None
 
@@ -240,12 +242,6 @@ def _is_held(path: Path) -> bool:
     except OSError:
         return True
     return False
-
-
-def _remove_if_old(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # renamed in the meantime
-        if path.stat().st_mtime < time.time() - _MAX_PARTIAL_AGE:
-            path.unlink()
 
 
 def _release(descriptor: int, path: Path | None) -> None:

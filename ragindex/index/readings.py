@@ -42,7 +42,7 @@ def find_reading(known: Known, data: str, name: str = "", ref: str | None = None
         return _remember(owner, known[owner], "", data)
     if address is not None:
         return None
-    named = next(
+    reading = next(
         (
             other
             for other, source in known.items()
@@ -50,8 +50,8 @@ def find_reading(known: Known, data: str, name: str = "", ref: str | None = None
         ),
         None,
     )
-    if named is not None:
-        return _remember(named, known[named], "", data)
+    if reading is not None:
+        return _remember(reading, known[reading], "", data)
     if os.path.isdir(path):
         corpus = Corpus("", "folder", (), 0, (), False, root=os.path.realpath(path))
     else:

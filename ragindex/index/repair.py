@@ -332,9 +332,9 @@ def rescue_documents(folder: Path, manifest: Manifest, store: Store) -> Rescued 
     if not file.exists():
         versions = [manifest.documents_version, store.version("documents")]
         tables = _read_documents(store, versions if known is None else versions[::-1], known or built)
-        with durable_files.replace_file(file) as sink, pa.ipc.new_file(sink, DOCUMENT_ROWS) as written:
+        with durable_files.replace_file(file) as sink, pa.ipc.new_file(sink, DOCUMENT_ROWS) as writer:
             for table in tables:
-                written.write_table(table)
+                writer.write_table(table)
     aside = store.set_aside("documents")
     collection, rescued = store.create("documents", DOCUMENT_SCHEMA), set[str]()
     with pa.memory_map(str(file)) as source:
@@ -424,8 +424,8 @@ def _copy_database(source: Path, target: Path) -> None:
     """Copy an SQLite database, including its write-ahead log."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:
-            read.backup(written)
+        with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as copy:
+            read.backup(copy)
     except sqlite3.Error as error:
         raise StoreError(
             f"The cache {source} could not be copied to {target}: {error}. Nothing was changed."

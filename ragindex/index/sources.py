@@ -57,8 +57,8 @@ class SourceRequest:
 
     def command(self, root: str, name: str = "") -> str:
         """Return the whole command, with `--as name` if a name is given."""
-        named = f" --as {shlex.quote(name)}" if name else ""
-        return f"ragindex {self.verb} {shlex.quote(root)}{named} --index {shlex.quote(str(self.folder))}"
+        option = f" --as {shlex.quote(name)}" if name else ""
+        return f"ragindex {self.verb} {shlex.quote(root)}{option} --index {shlex.quote(str(self.folder))}"
 
     def removal(self, name: str) -> str:
         """Return the command that removes a source with its documents."""
@@ -117,7 +117,7 @@ def lead(known: Known, corpus: Corpus) -> str:
 
 
 def place_all(
-    known: Known, given: Iterable[Corpus], name: str, asking: SourceRequest
+    known: Known, corpora: Iterable[Corpus], name: str, asking: SourceRequest
 ) -> tuple[Known, list[PlacedDocuments]]:
     """Assign several corpora to sources, as `place_corpus` does, and merge the corpora of one source.
 
@@ -126,7 +126,7 @@ def place_all(
     """
     together: dict[str, PlacedDocuments] = {}
     name = find_spelling(name, known) or unicodedata.normalize("NFC", name)  # as ids of files are
-    for corpus in given:
+    for corpus in corpora:
         _require_ids(corpus)
         known, placement = place_corpus(known, corpus, name, asking)
         earlier = together.get(placement.source)

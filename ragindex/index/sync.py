@@ -616,17 +616,19 @@ def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> RemovedMetho
         missing = [label for label, parts in parts_of_named.items() if not set(parts) <= set(finished)]
         if missing:
             raise UsageError(f"The index {index.folder} is not built for {', '.join(missing)}. Nothing was removed.")
-        named = topological_order(part for parts in parts_of_named.values() for part in parts)
+        named_parts = topological_order(part for parts in parts_of_named.values() for part in parts)
         built = {name: parts for name, parts in list_working_methods().items() if set(parts) <= set(finished)}
         staying = [  # a method that needs all that a named one needs cannot stay without it
             parts for parts in built.values() if not any(set(parts) >= set(own) for own in parts_of_named.values())
         ]
-        others = [part for part in finished if part not in named]
+        others = [part for part in finished if part not in named_parts]
         needed = topological_order([*others, *(part for parts in staying for part in parts)])
-        removed = [part for part in named if part not in needed]
+        removed = [part for part in named_parts if part not in needed]
         if not removed:
             using = [
-                name for name, parts in built.items() if name not in parts_of_named and not set(named).isdisjoint(parts)
+                name
+                for name, parts in built.items()
+                if name not in parts_of_named and not set(named_parts).isdisjoint(parts)
             ]
             raise UsageError(
                 f"All parts of {', '.join(parts_of_named)} are used by {', '.join(using)} too. Nothing was removed. "

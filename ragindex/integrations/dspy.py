@@ -11,7 +11,6 @@ from ragindex.index.retriever import Hits, IndexRetriever, Where
 from ragindex.integrations.shared import build_metadata, open_built_method
 from ragindex.llm.budget import Budget
 from ragindex.plugins.registry import PluginSpec
-from ragindex.types import Hit
 
 try:
     import dspy
@@ -79,12 +78,8 @@ def _translate(where: Where | None) -> Filter | None:
 
 def _to_prediction(hits: Hits) -> Any:
     return dspy.Prediction(
-        passages=[_to_passage(hit) for hit in hits],
+        passages=[f"{hit.title} | {hit.text}" if hit.title else hit.text for hit in hits],
         ids=[hit.id for hit in hits],
         scores=[hit.score for hit in hits],
         metadata=[build_metadata(hit) for hit in hits],
     )
-
-
-def _to_passage(hit: Hit) -> str:
-    return f"{hit.title} | {hit.text}" if hit.title else hit.text

@@ -84,10 +84,10 @@ class OfflineRules(LLM):
 
 
 def _apply_rule(
-    given: tuple[Callable[[Mapping[str, Any]], Output], Mapping[str, Any]],
+    call: tuple[Callable[[Mapping[str, Any]], Output], Mapping[str, Any]],
 ) -> tuple[Output | LLMError, float]:
     """Return the answer of a rule or its error, and the seconds that it took."""
-    rule, inputs = given
+    rule, inputs = call
     start = time.perf_counter()
     try:
         output: Output | LLMError = rule(inputs)

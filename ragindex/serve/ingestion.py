@@ -169,7 +169,7 @@ class Ingestion:
         """
         require_own_id(key, id)
         self._require_intact()
-        given, id = id, self._find_id(id)
+        written_id, id = id, self._find_id(id)
         with self.spool.writing() as changes:
             state = changes.states([id]).get(id)
             if state is not None and state.status == "accepted":
@@ -178,7 +178,7 @@ class Ingestion:
                 exists = bool(self._newest_documents([id]))
             if not exists or self._find_hidden(changes, key, [id]):
                 # the same for a document that does not exist and for one that the key may not see
-                raise RefusalError(404, f"There is no document {given!r} that the key may change.", "document")
+                raise RefusalError(404, f"There is no document {written_id!r} that the key may change.", "document")
             changes.accept([(id, None)], key.name)
         self.lift_caps([key.name])  # the document may have waited
         return id

@@ -184,8 +184,8 @@ _LONGEST_URL = 2_000  # characters
 
 def find_link(metadata: Metadata) -> str:
     """Return the address of a document if a browser may open it: http or https, with a host; else ""."""
-    given = [metadata[key] for key in _URL_KEYS if key in metadata]
-    return next((value for value in given if isinstance(value, str) and _is_web_address(value)), "")
+    urls = [metadata[key] for key in _URL_KEYS if key in metadata]
+    return next((value for value in urls if isinstance(value, str) and _is_web_address(value)), "")
 
 
 def _is_web_address(value: str) -> bool:

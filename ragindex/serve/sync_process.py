@@ -255,13 +255,6 @@ def _listen(wakes: "SimpleQueue[bool]", link: ServerLink) -> None:
     os._exit(0)
 
 
-def _take_output() -> int:
-    """Return a descriptor of standard output for the link alone; what else is printed goes to standard error."""
-    descriptor = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return descriptor
-
-
 def run_process() -> None:
     """Run as a process. An error is written to standard error, and the exit code is 1.
 
@@ -273,7 +266,9 @@ def run_process() -> None:
     warnings.simplefilter("ignore")
     wakes: SimpleQueue[bool] = SimpleQueue()
     settings = json.loads(sys.argv[2])
-    link = ServerLink(partial(os.write, _take_output()))
+    descriptor = os.dup(sys.stdout.fileno())  # for the link alone; what else is printed goes to standard error
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    link = ServerLink(partial(os.write, descriptor))
     link.limited, link.capped, link.lifts = settings["limited"], set(settings["capped"]), settings["lifts"]
     name_command("serve")
     subscribe(link.report)

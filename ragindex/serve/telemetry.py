@@ -62,9 +62,9 @@ class _ErrorWriter(logging.Handler):
 
     def drain(self) -> None:
         """Wait until all lines are written, for a few seconds at most."""
-        written = threading.Event()
-        self._lines.put(written)
-        written.wait(_DRAIN_SECONDS)
+        is_written = threading.Event()
+        self._lines.put(is_written)
+        is_written.wait(_DRAIN_SECONDS)
 
     def _write(self) -> None:
         while True:

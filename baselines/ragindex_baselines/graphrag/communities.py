@@ -193,8 +193,8 @@ class Community:
         others = (line for row in self.members for line in row["text"].split("\n"))
         statements = dict.fromkeys(" ".join(text.split()) for text in (*joining, *others))
         names = [row["name"] for row in self.members]
-        shown = build_context((), [text for text in statements if text], tokens).notes
-        return {"members": list(build_context((), names, _MEMBER_TOKENS).notes), "statements": list(shown)}
+        statement_texts = build_context((), [text for text in statements if text], tokens).notes
+        return {"members": list(build_context((), names, _MEMBER_TOKENS).notes), "statements": list(statement_texts)}
 
 
 def _build_communities(

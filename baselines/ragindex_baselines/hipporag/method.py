@@ -242,7 +242,9 @@ class EntityRetriever:
             for n, answer in zip(left, answers, strict=True):
                 rows = np.flatnonzero(graph.contains(answer.ids))
                 if len(rows):
-                    linked[n] = _choose_phrase(names[n], answer, rows)
+                    own, best = names[n].casefold(), answer.scores[rows[0]]
+                    equal = [answer.ids[row] for row in rows if not scores_differ(answer.scores[row], best)]
+                    linked[n] = own if own in equal else min(equal)
             full = {n for n, answer in zip(left, answers, strict=True) if len(answer.ids) == depth}
             left = [n for n in left if n in full and n not in linked]
             depth *= _DEEPER
@@ -355,13 +357,6 @@ def _walk_from_all(
     reset[nodes] = mass
     values = run_power_iteration(walk.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
     return np.arange(len(graph.passages)), values[len(graph.phrases) :]
-
-
-def _choose_phrase(name: str, result: SearchResult, rows: AnyIntegers) -> str:
-    """Return one of the phrases found in `rows`, nearest first: the name itself if it is among the nearest."""
-    own, best = name.casefold(), result.scores[rows[0]]
-    equal = [result.ids[row] for row in rows if not scores_differ(result.scores[row], best)]
-    return own if own in equal else min(equal)
 
 
 def _trace_seeds(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: Doubles, ms: float) -> Step:

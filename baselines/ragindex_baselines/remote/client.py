@@ -209,8 +209,8 @@ class Protocol:
 
 
 def _read_plain(hit: Mapping[str, Any]) -> ServiceHit:
-    given = hit.get("doc_ids")
-    documents = tuple(filter(None, map(_read_id, given))) if isinstance(given, list) else ()
+    doc_ids = hit.get("doc_ids")
+    documents = tuple(filter(None, map(_read_id, doc_ids))) if isinstance(doc_ids, list) else ()
     id = _read_id(hit.get("id"))
     if not id:
         raise RequestProblemError(RequestProblem("expected an 'id' in every hit", 200))

@@ -211,8 +211,8 @@ class CorpusDocuments:
 
     def _find_owners(self, hits: Sequence[ServiceHit], *, by_file_name: bool) -> list[tuple[str, ...]]:
         """Return the known documents of each hit; () if it names none."""
-        named = {spelled for hit in hits for ids in hit.documents for id in ids for spelled in spellings(id)}
-        known = self._list_passages(named)
+        spelled_ids = {spelled for hit in hits for ids in hit.documents for id in ids for spelled in spellings(id)}
+        known = self._list_passages(spelled_ids)
         owners = [next(filter(None, (_keep(ids, known) for ids in hit.documents)), ()) for hit in hits]
         if not by_file_name or all(owners):
             return owners
@@ -224,10 +224,10 @@ class CorpusDocuments:
         with self._lock:
             if self._by_file_name is None:
                 rows = (row for batch in self.passages.scan(("doc_ids",)) for row in batch.to_pylist())
-                named: dict[str, list[str]] = {}
+                ids_by_name: dict[str, list[str]] = {}
                 for id in {id for row in rows for id in row["doc_ids"]}:
-                    named.setdefault(PurePosixPath(id).name, []).append(id)
-                self._by_file_name = {name: ids[0] for name, ids in named.items() if len(ids) == 1}
+                    ids_by_name.setdefault(PurePosixPath(id).name, []).append(id)
+                self._by_file_name = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
             return self._by_file_name
 
     def _list_passages(self, doc_ids: set[str]) -> dict[str, list[str]]:
@@ -251,14 +251,14 @@ class CorpusDocuments:
     def _make_hit(
         self, hit: ServiceHit, ids: tuple[str, ...], passages: tuple[str, ...], first: Mapping[str, Hit]
     ) -> Hit:
-        shown = first[ids[0]]
+        first_hit = first[ids[0]]
         return Hit(
             id=hit.id,
             kind="passage",
             passage_ids=passages,
             doc_ids=ids,
-            title=hit.title or shown.title,
-            text=hit.text or shown.text,
+            title=hit.title or first_hit.title,
+            text=hit.text or first_hit.text,
             score=0.0 if hit.score is None else hit.score,
             source=self.source,
             metadata={id: first[id].metadata[id] for id in ids if id in first[id].metadata},

@@ -73,11 +73,11 @@ class BatchCalls:
     """Calls of one model that are answered in batches. Thread-safe."""
 
     def __init__(
-        self, cache: SQLiteCache, chat: OpenAIChat, calls: CachedCalls, given: ChatParameters, setting: LLMSettings
+        self, cache: SQLiteCache, chat: OpenAIChat, calls: CachedCalls, parameters: ChatParameters, setting: LLMSettings
     ) -> None:
-        self._cache, self._chat, self._calls, self._given = cache, chat, calls, given
+        self._cache, self._chat, self._calls, self._given = cache, chat, calls, parameters
         self._budget, self._clock, self._index = setting.budget, setting.clock, str(setting.workspace or "")
-        self._endpoint = BatchEndpoint(cache, chat, given.retries, setting.seed, setting.clock)
+        self._endpoint = BatchEndpoint(cache, chat, parameters.retries, setting.seed, setting.clock)
         self._shown: dict[str, tuple[tuple[object, ...], float]] = {}  # the last news of each batch, and when
         self._proven: set[str] = set()  # schemas of which the endpoint has answered a request
         self._most = MOST_REQUESTS

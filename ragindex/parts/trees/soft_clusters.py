@@ -83,10 +83,10 @@ def soft_clusters(vectors: Floats, weights: Sequence[float], limit: float, how: 
     heavy = np.asarray(weights, np.float64)
     with progress_bar(f"clustering {len(units):,} texts", None):
         wide = list(_cluster_widely(units, how))
-    given = ((units[rows], heavy[rows], limit, how) for rows in wide)
+    jobs = ((units[rows], heavy[rows], limit, how) for rows in wide)
     sets = set[tuple[int, ...]]()
     with progress_bar("clustering within clusters", len(wide)) as advance:
-        for rows, parts in zip(wide, map_in_processes(_cluster_closely, given), strict=True):
+        for rows, parts in zip(wide, map_in_processes(_cluster_closely, jobs), strict=True):
             sets.update(tuple(rows[part].tolist()) for part in parts)
             advance(1)
             require_time()
@@ -118,9 +118,9 @@ def _cluster_widely(units: Points, how: Clustering) -> Iterator[Integers]:
         yield from clusters
 
 
-def _cluster_closely(given: tuple[Points, Points, float, Clustering]) -> list[Integers]:
+def _cluster_closely(job: tuple[Points, Points, float, Clustering]) -> list[Integers]:
     """Return the clusters of the second stage within one of the first: vectors, their weights, limit, parameters."""
-    units, weights, limit, how = given
+    units, weights, limit, how = job
     with _one_thread():
         return [
             part

@@ -173,8 +173,8 @@ class SummaryTree(AskingPart[Collection]):
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:
             passages = [group[0].passage_ids for group in groups]
-            named = write_sentences(passages, context.inputs[1])
-            compared.append(encode_sentences(named, context))
+            entity_sentences = write_sentences(passages, context.inputs[1])
+            compared.append(encode_sentences(entity_sentences, context))
         row_groups = {
             rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)
         }
@@ -186,8 +186,13 @@ class SummaryTree(AskingPart[Collection]):
         inputs = {}
         for cluster in clusters:
             texts = cut_texts([group[0].full_text for group in cluster], self.cluster_tokens)
-            shown = drop_repeated_lines(texts)
-            inputs[self._id(cluster)] = {"texts": texts, "shown": shown, "words": words, "language": context.language}
+            shortened_texts = drop_repeated_lines(texts)
+            inputs[self._id(cluster)] = {
+                "texts": texts,
+                "shown": shortened_texts,
+                "words": words,
+                "language": context.language,
+            }
         return self.ask(context, SUMMARY, inputs, f"summary_tree: level {level}")
 
     def _shortened(self, text: str) -> str:
@@ -261,11 +266,11 @@ def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) ->
     fields = ("passage_ids", "position", "entities")
     rows = [row for batch in propositions.scan(fields) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (row["passage_ids"], row["position"], row["id"]))
-    named: dict[str, dict[str, None]] = {}
+    names_of: dict[str, dict[str, None]] = {}
     for row in rows:
         for id in row["passage_ids"]:
-            named.setdefault(id, {}).update(dict.fromkeys(row["entities"]))
-    name_lists = (list(dict.fromkeys(name for id in passages for name in named.get(id, {}))) for passages in texts)
+            names_of.setdefault(id, {}).update(dict.fromkeys(row["entities"]))
+    name_lists = (list(dict.fromkeys(name for id in passages for name in names_of.get(id, {}))) for passages in texts)
     return [f"This text is about {', '.join(names)}." if names else "" for names in name_lists]
 
 

@@ -71,10 +71,10 @@ def _introduces_title(text: str) -> bool:
     match = _SAYS_WHAT_IT_IS.search(_SENTENCE_END.split(rest.lstrip(), maxsplit=1)[0])
     if match is None:
         return False
-    named, before = (
+    words_with_title, before = (
         {word.casefold() for word in _WORD.findall(part)} for part in (title, rest.lstrip()[: match.start()])
     )
-    return bool((named - ENGLISH_FUNCTION_WORDS) & before)
+    return bool((words_with_title - ENGLISH_FUNCTION_WORDS) & before)
 
 
 ABSTRACTNESS: Task[Abstractness] = Task(

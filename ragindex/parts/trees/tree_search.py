@@ -95,13 +95,13 @@ class Nodes:
             replace(hit, doc_ids=tuple(sorted(hit.doc_ids, key=lambda id: rank.get(id, len(rank)))), source=self.source)
             for hit in retrieval.hits
         )
-        shown = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN_PATHS]
-        if not shown:
+        summaries = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN_PATHS]
+        if not summaries:
             return Retrieval(hits, retrieval.trace, retrieval.notes)
-        paths = tuple(self._ways(shown, order))
+        paths = tuple(self._ways(summaries, order))
         ms = (time.perf_counter() - start) * 1e3
-        scores = tuple(hit.score for hit in shown)
-        step = Step(1, WAYS, query.text, tuple(hit.id for hit in shown), paths=paths, scores=scores, ms=ms)
+        scores = tuple(hit.score for hit in summaries)
+        step = Step(1, WAYS, query.text, tuple(hit.id for hit in summaries), paths=paths, scores=scores, ms=ms)
         return Retrieval(hits, (*retrieval.trace, step), retrieval.notes)
 
     def _ways(self, hits: Sequence[Hit], order: Mapping[str, int]) -> Iterator[tuple[Triple, ...]]:

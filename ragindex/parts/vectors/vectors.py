@@ -59,7 +59,12 @@ class Vectors(Part[Collection]):
         """Encode the current records of the batch's passages, and delete the records that they no longer have."""
         source: Collection = context.inputs[0]
         records = _open_records(context)
-        _delete_removed(records, change.remove, context)
+        if change.remove:  # records shared with other passages are made again: `of` reports these as changed
+            fields = (*encoded_fields(records), *(("vector",) if context.encoder.takes_vectors else ()))
+            shared = [*records.scan(fields, Overlaps("passage_ids", tuple(change.remove)))]
+            records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
+            for batch in shared:
+                _forget_cached(_read_texts(batch), context, _read_vectors(batch) if "vector" in fields else None)
         if not change.upsert:
             return
         touched = Overlaps("passage_ids", tuple(change.upsert))
@@ -99,19 +104,7 @@ def _open_records(context: BuildContext) -> Collection:
     )
 
 
-def _delete_removed(records: Collection, removed: Sequence[str], context: BuildContext) -> None:
-    """Delete every record of a removed passage.
-
-    Records shared with other passages are made again: `of` reports these passages as changed.
-    """
-    if removed:
-        fields = (*encoded_fields(records), *(("vector",) if context.encoder.takes_vectors else ()))
-        shared = [*records.scan(fields, Overlaps("passage_ids", tuple(removed)))]
-        records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
-        for batch in shared:
-            _forget_cached(_read_texts(batch), context, _read_vectors(batch) if "vector" in fields else None)
-
-
+<<<<<<< HEAD
 def _offer_vectors(changed: pa.Table, stored: pa.Table, records: Collection, context: BuildContext) -> None:
     """Give the encoder's cache the vectors of stored records whose texts are encoded again: other fields changed."""
     if not context.encoder.takes_vectors or not len(stored):
@@ -124,6 +117,9 @@ def _offer_vectors(changed: pa.Table, stored: pa.Table, records: Collection, con
 
 
 def _forget_cached(texts: Sequence[str], context: BuildContext, vectors: Floats | None = None) -> None:
+=======
+def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:
+>>>>>>> 00d3e41de58dcbaaf82d9a0990a5e3450826dc7a
     """Let the encoder's cache drop the vectors of `texts`: this part no longer needs them."""
     if texts:
         context.encoder.forget(texts, vectors)

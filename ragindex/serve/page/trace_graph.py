@@ -107,11 +107,13 @@ def _add_names(graph: TraceGraph, facts: Sequence[Triple], hits: Sequence[Hit]) 
     for rank, hit in enumerate(hits[:_MOST_HITS], start=1):
         text = f"{hit.title}\n{hit.text[:_LONGEST_TEXT]}".casefold()
         entities = {key.partition(" ")[2]: key for key, node in graph.nodes.items() if node.kind == "entity"}
-        named = {name for name in entities if _names(text, name)}
+        entity_names = {name for name in entities if _names(text, name)}
         between = [
-            fact.object.casefold() for fact in facts if {fact.subject.casefold(), fact.object.casefold()} <= named
+            fact.object.casefold()
+            for fact in facts
+            if {fact.subject.casefold(), fact.object.casefold()} <= entity_names
         ]
-        for name in list(dict.fromkeys(between or sorted(named, key=list(entities).index)))[:_MOST_NAMED]:
+        for name in list(dict.fromkeys(between or sorted(entity_names, key=list(entities).index)))[:_MOST_NAMED]:
             graph.join(entities[name], _add_hit(graph, hits, rank))
 
 

@@ -184,10 +184,10 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
             f"The store elasticsearch needs the package elasticsearch 8 or 9, each of which supports servers 8 and 9; "
             f"got {version}. Run: {install_line('elasticsearch')}"
         )
-    written = url or read_variable([URL])
-    if written is None:
+    address = url or read_variable([URL])
+    if address is None:
         raise UsageError(f"The store elasticsearch needs an address: elasticsearch:http://HOST:9200, or set {URL}.")
-    hosts = [host.strip().rstrip("/") for host in written.split(",") if host.strip()]
+    hosts = [host.strip().rstrip("/") for host in address.split(",") if host.strip()]
     login, keys = _read_login(hosts)
     bare = [check_address(strip_credentials(check_address(host, URL)), URL) for host in hosts]
     client = create_client(

@@ -82,8 +82,8 @@ def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[s
         if not group or not field.startswith("meta."):
             terms += texts
             numbers += figures
-    named = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
-    return {name: sorted(set(content)) for name, content in named if content}
+    kinds = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
+    return {name: sorted(set(content)) for name, content in kinds if content}
 
 
 def is_group(field: str, values: Sequence[Any], documents: Sequence[str] | None) -> bool:

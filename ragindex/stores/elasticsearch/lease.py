@@ -54,12 +54,12 @@ def write_state(
     Return None, without writing, if it is in another state.
     """
     how: dict[str, Any] = {"op_type": "create"} if tokens is None else dict(tokens)
-    written = _ask(
+    response = _ask(
         server, doing, lambda client: client.index(index=index, id=server_id(name), document=document, **how)
     )
-    if written is None:
+    if response is None:
         return None
-    return {"if_seq_no": written["_seq_no"], "if_primary_term": written["_primary_term"]}
+    return {"if_seq_no": response["_seq_no"], "if_primary_term": response["_primary_term"]}
 
 
 def delete_state(server: Server, index: str, name: str, tokens: StateTokens | None, doing: str) -> None:
@@ -138,12 +138,12 @@ class WriterLease:
                 return
             start = time.monotonic()
             document = {**self.document, "renewed": time.time()}
-            written = _put(self.server, self.index, document, self.seen)
-            if written is None:
+            new_tokens = _put(self.server, self.index, document, self.seen)
+            if new_tokens is None:
                 stored = _read(self.server, self.index)
                 self.lost = _describe_holder(stored[0]) if stored else "somebody who has released it since"
                 return
-            self.seen, self._renewed = written, start
+            self.seen, self._renewed = new_tokens, start
 
 
 def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> WriterLease:
@@ -207,8 +207,8 @@ def _read(server: Server, index: str) -> tuple[Mapping[str, Any], StateTokens] |
 
 def _put(server: Server, index: str, document: Mapping[str, Any], tokens: StateTokens | None) -> StateTokens | None:
     """Write the lease document. Return None if another process has changed it in the meantime."""
-    written = write_state(server, index, _DOCUMENT, document, tokens, _DOING)
-    if written is None:
+    new_tokens = write_state(server, index, _DOCUMENT, document, tokens, _DOING)
+    if new_tokens is None:
         stored = _read(server, index)  # an earlier try whose response was lost may have written it
         return stored[1] if stored is not None and stored[0]["token"] == document["token"] else None
-    return written
+    return new_tokens

@@ -448,12 +448,12 @@ class LanceCollection(Collection):
 
     def _require_comparable(self, where: Filter | None) -> None:
         """Raise UsageError if a value of a field of metadata that `where` uses is a mapping."""
-        named = {name for name in list_fields(where) if name.startswith("meta.")} - self._comparable
-        for name in named:
+        keys = {name for name in list_fields(where) if name.startswith("meta.")} - self._comparable
+        for name in keys:
             column, is_mapping = column_name(name), f"array_has({column_name(name)}, {sql.quote(MAPPING)})"
             if column in self.columns.names and wait(self.table.count_rows(is_mapping)):
                 raise refuse_mappings(name)
-        self._comparable |= named
+        self._comparable |= keys
 
 
 async def _open_table(connection: Any, name: str, version: int | None) -> tuple[Any, pa.Schema]:

@@ -257,9 +257,9 @@ def first_new_row(made_from: Version) -> int:
 def count_changes(now: Version, made_from: Version) -> int:
     """Return the number of records written or deleted since the version `made_from`."""
     last = first_new_row(made_from) >> 32
-    written = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id >= last)
+    row_count = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id >= last)
     remaining = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id < last)
-    return written + made_from.rows - remaining
+    return row_count + made_from.rows - remaining
 
 
 def open_statistics(

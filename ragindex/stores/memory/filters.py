@@ -182,8 +182,8 @@ class FilterEvaluator:
 
     def _find_mask(self, where: Filter) -> Mask:
         """Return the mask of a filter; those of filters on the fields of documents are kept."""
-        named = list(list_fields(where))
-        cached = named and all(map(is_of_documents, named))
+        fields = list(list_fields(where))
+        cached = fields and all(map(is_of_documents, fields))
         return self._masks.find(where, lambda: self._mask(where)) if cached else self._mask(where)
 
     def _mask(self, where: Filter) -> Mask:

@@ -125,9 +125,11 @@ class TripleReader:
             if key in self.done:
                 step["note"] = "These passages were read before, in this or another order."
             else:
-                shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
-                given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
-                self.done[key] = self.llm.run(READ, given).distinct()
+                numbered = [
+                    NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)
+                ]
+                inputs = {"question": question, "passages": numbered, "memory": list(memory), "language": self.language}
+                self.done[key] = self.llm.run(READ, inputs).distinct()
             step["ids"], step["triples"] = tuple(hit.id for hit in passages), self.done[key]
         return self.done[key]
 

@@ -152,7 +152,11 @@ class Lookups:
         )
         entity = self.entities.completed(entity, self._by_name(new_names, together[0]))
         predicate = self.predicates.completed(predicate, self._by_name(new_predicates, together[1]))
-        often = self.often.completed(often, _read_counts(together[2], of))
+        counts: dict[str, float] = {}
+        for answer in together[2]:
+            values = answer.records.column(_FIELDS[of]).to_pylist()
+            counts |= zip(answer.ids, values if of == "triples" else map(len, values), strict=True)
+        often = self.often.completed(often, counts)
         return self._rows(names, entity), self._rows(predicates, predicate), often
 
     def _by_name(self, names: Sequence[str], answers: Sequence[SearchResult]) -> dict[str, Floats]:
@@ -206,14 +210,6 @@ def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
 def _make_id_query(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:
     distinct_ids = tuple(dict.fromkeys(ids))
     return FilterQuery(Ids(distinct_ids), max(1, len(distinct_ids)), fields)
-
-
-def _read_counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, float]:
-    counts: dict[str, float] = {}
-    for answer in answers:
-        values = answer.records.column(_FIELDS[of]).to_pylist()
-        counts |= zip(answer.ids, values if of == "triples" else map(len, values), strict=True)
-    return counts
 
 
 def _read_vectors(result: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:

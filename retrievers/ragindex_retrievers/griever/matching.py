@@ -249,12 +249,12 @@ def _choose_partial(
 
 def _match_entities(keys: Sequence[str], inputs: ScoringInput, stored: NameTable) -> dict[str, NameMatch]:
     """Return s_e: the best match of each entity or one of its aliases, each encoded by itself (section 4.3)."""
-    named = [(key, *inputs.aliases.get(key, ())) for key in keys]
-    places = {name: place for place, name in enumerate(dict.fromkeys(name for group in named for name in group))}
+    spellings = [(key, *inputs.aliases.get(key, ())) for key in keys]
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for group in spellings for name in group))}
     names = match_names(
         stored.vectors[[stored.rows[name] for name in places]], inputs.question
     )  # one row per distinct name, so that equal names have equal scores
-    best = choose_best(names, [[places[name] for name in group] for group in named])
+    best = choose_best(names, [[places[name] for name in group] for group in spellings])
     return dict(zip(keys, _make_matches(best, inputs.question), strict=True))
 
 

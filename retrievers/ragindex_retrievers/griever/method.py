@@ -371,10 +371,10 @@ class GrieverRetriever:
     ) -> None:
         """Set the next filter and text of each line; a line without entities to join on is over."""
         settings = self.settings
-        named = [self._joins(*each) for each in zip(shortlists, scored, strict=True)]
+        join_names = [self._joins(*each) for each in zip(shortlists, scored, strict=True)]
         if settings.combine == "subgraph":
-            named = [tuple(dict.fromkeys(name for each in named for name in each))] * len(named)
-        for line, joins in zip(lines, named, strict=True):
+            join_names = [tuple(dict.fromkeys(name for each in join_names for name in each))] * len(join_names)
+        for line, joins in zip(lines, join_names, strict=True):
             line.joins, line.over = joins, not joins
             line.next_filter = join_filter(joins, list(line.hits), query.filter)
         if settings.rewrite:

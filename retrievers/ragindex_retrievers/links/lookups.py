@@ -96,8 +96,8 @@ class LinkLookups:
 
     def make_naming_query(self, question: str, ids: Sequence[str]) -> FilterQuery:
         """Return the request for those of `ids` that have a name which the question holds."""
-        named = Terms(self._keys, tuple(names.list_question_keys(question)))
-        return FilterQuery(All((Ids(tuple(ids)), named)), max(1, len(ids)))
+        terms = Terms(self._keys, tuple(names.list_question_keys(question)))
+        return FilterQuery(All((Ids(tuple(ids)), terms)), max(1, len(ids)))
 
     def find(self, seeds: Sequence[str]) -> list[Link]:
         """Return the links of the seeds, the heaviest of each pair of passages, in three calls of the store.

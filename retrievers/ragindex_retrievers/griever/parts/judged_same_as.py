@@ -133,7 +133,7 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
     """Return both names with their first statements where the pair holds; those that name both come first."""
     first, second = pair["aliases"]
     holds = {*pair["passage_ids"]}
-    shown = []
+    descriptions = []
     for key, other in ((first, second), (second, first)):
         ranked = sorted(
             (statement.other != other, statement) for statement in statements[key] if statement.passage in holds
@@ -142,8 +142,8 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
             _shorten_line(ranked_statement.text, _LONGEST_STATEMENT) for _, ranked_statement in ranked
         )
         name = _shorten_line(ranked[0][1].written, _LONGEST_NAME)
-        shown.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})
-    return shown
+        descriptions.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})
+    return descriptions
 
 
 def _shorten_line(text: str, longest: int) -> str:

@@ -101,7 +101,9 @@ class PartialTriples(Part[Collection]):
         records, marks = self._collections(context)
         marked = {row["id"]: row["key"] for batch in marks.scan(("key",)) for row in batch.to_pylist()}
         changed_keys = None if _ALL_MARK in marked else marked
-        stale = self._record_ids(changed_keys, records)
+        where = None if changed_keys is None else self._among(changed_keys)
+        ids = (id for batch in records.scan((), where) for id in batch.column("id").to_pylist())
+        stale = {id for id in ids if changed_keys is None or _strip_passage(id) in changed_keys}
         if marked:
             for batch in _build_partials(context.inputs[0], self, changed_keys):
                 records.upsert(batch)
@@ -141,12 +143,6 @@ class PartialTriples(Part[Collection]):
             own = pa.array([_strip_passage(id) in partials for id in batch.column("id").to_pylist()], pa.bool_())
             holders.update(batch.filter(own).column("passage_ids").flatten().unique().to_pylist())
         return holders
-
-    def _record_ids(self, partials: Mapping[str, str] | None, records: Collection) -> set[str]:
-        """Return the ids of the records of these partial triples; of all records if None."""
-        where = None if partials is None else self._among(partials)
-        ids = (id for batch in records.scan((), where) for id in batch.column("id").to_pylist())
-        return {id for id in ids if partials is None or _strip_passage(id) in partials}
 
     def _among(self, partials: Mapping[str, str]) -> Filter | None:
         """Return a filter that passes the records of these partial triples, and possibly others."""

@@ -95,7 +95,11 @@ class SameAs(Part[Collection]):
         known = make_contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
         pairs = list(_find_holding(candidates, known))
         replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(pairs, mentions))
-        context.note(_describe_pairs(pairs, len(candidates)), detail=True)
+        kinds = Counter(item.candidates[0].evidence.kind for item in pairs)
+        ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+        counted = ", ".join(f"{count:,} by {kind}" for kind, count in ordered) or "none"
+        dropped = f"{len(candidates) - len(pairs):,} more were dropped: no passages agree on them."
+        context.note(f"{len(pairs):,} pairs of names are taken for one ({counted}). {dropped}", detail=True)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of pairs, with ids by `pair_id`.
@@ -257,11 +261,3 @@ def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
-
-
-def _describe_pairs(pairs: Sequence[Holding], compared: int) -> str:
-    kinds = Counter(item.candidates[0].evidence.kind for item in pairs)
-    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-    counted = ", ".join(f"{count:,} by {kind}" for kind, count in ordered) or "none"
-    dropped = f"{compared - len(pairs):,} more were dropped: no passages agree on them."
-    return f"{len(pairs):,} pairs of names are taken for one ({counted}). {dropped}"
