@@ -104,7 +104,6 @@ def _open_records(context: BuildContext) -> Collection:
     )
 
 
-<<<<<<< HEAD
 def _offer_vectors(changed: pa.Table, stored: pa.Table, records: Collection, context: BuildContext) -> None:
     """Give the encoder's cache the vectors of stored records whose texts are encoded again: other fields changed."""
     if not context.encoder.takes_vectors or not len(stored):
@@ -117,9 +116,6 @@ def _offer_vectors(changed: pa.Table, stored: pa.Table, records: Collection, con
 
 
 def _forget_cached(texts: Sequence[str], context: BuildContext, vectors: Floats | None = None) -> None:
-=======
-def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:
->>>>>>> 00d3e41de58dcbaaf82d9a0990a5e3450826dc7a
     """Let the encoder's cache drop the vectors of `texts`: this part no longer needs them."""
     if texts:
         context.encoder.forget(texts, vectors)
