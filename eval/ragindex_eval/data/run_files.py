@@ -73,8 +73,8 @@ def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
             raise DataError(f"a finite number as {value}", repr(written)[:80], path=path, line=line)
         of_query = collected.setdefault(query, {})
         if document in of_query:
-            found = f"{document!r} twice for the query {query!r}"
-            raise DataError("each document once for a query", found, path=path, line=line)
+            repeat = f"{document!r} twice for the query {query!r}"
+            raise DataError("each document once for a query", repeat, path=path, line=line)
         of_query[document] = number
     if not collected:
         raise DataError(f"queries, documents and {value}s", "an empty file", path=path)
@@ -113,8 +113,8 @@ def _read_table(text: str, path: Path, value: str, delimiter: str) -> Iterator[t
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
     missing = [name for name in ("query", "document", value) if name not in (reader.fieldnames or ())]
     if missing:
-        found = ", ".join(reader.fieldnames or ()) or "an empty file"
-        raise DataError(f"a header with query, document and {value}", found, path=path, line=1)
+        header = ", ".join(reader.fieldnames or ()) or "an empty file"
+        raise DataError(f"a header with query, document and {value}", header, path=path, line=1)
     for row in reader:
         if not row["query"] or not row["document"]:
             raise DataError("a query and a document in each row", repr(row)[:80], path=path, line=reader.line_num)
