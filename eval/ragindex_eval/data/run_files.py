@@ -14,6 +14,7 @@ import gzip
 import io
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ def _rank(scores: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
     """Return the scores or grades of a file by query and document."""
-    collected: dict[str, dict[str, float]] = {}
+    collected = defaultdict[str, dict[str, float]](dict)
     for line, query, document, written in _read_entries(path, value):
         try:
             number = float(written)
@@ -71,7 +72,7 @@ def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
             number = math.nan
         if not math.isfinite(number) or isinstance(written, bool):
             raise DataError(f"a finite number as {value}", repr(written)[:80], path=path, line=line)
-        of_query = collected.setdefault(query, {})
+        of_query = collected[query]
         if document in of_query:
             repeat = f"{document!r} twice for the query {query!r}"
             raise DataError("each document once for a query", repeat, path=path, line=line)
@@ -102,7 +103,7 @@ def _read_trec(text: str, path: Path, value: str) -> Iterator[tuple[int, str, st
     place = 4 if value == "score" else 3
     for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split()
-        if not fields or fields[0].startswith("#"):
+        if not fields or fields[0][0] == "#":
             continue
         if len(fields) <= place:
             raise DataError(f"{expected} a line", repr(line[:80]), path=path, line=number)

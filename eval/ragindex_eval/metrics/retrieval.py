@@ -82,8 +82,8 @@ def score_hits(
         scores[f"RR@{k}"] = next((1.0 / rank for rank, doc_id in enumerate(ranked, start=1) if doc_id in gold), 0.0)
         ideal = _discounted_gain(sorted(gold.values(), reverse=True)[:k])
         scores[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked) / ideal
-        of_one = ranked if len(alone) == len(hits) else standing(ranking(alone[:k]), equivalents)
-        scores[f"one_doc_R@{k}"] = _recall(of_one, gold)
+        one_doc = recall if len(alone) == len(hits) else _recall(standing(ranking(alone[:k]), equivalents), gold)
+        scores[f"one_doc_R@{k}"] = one_doc
     return {name: scores[name] for name in metric_names(ks)}
 
 
@@ -99,4 +99,4 @@ def _recall(ranked: Sequence[str], gold: Mapping[str, int]) -> float:
 
 
 def _discounted_gain(grades: Iterable[int]) -> float:
-    return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
+    return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1) if grade)

@@ -145,9 +145,10 @@ def _trec_run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
     without the texts, computes the same metrics as this package at the largest k, and at every k where each document is
     one passage. Elsewhere its metrics at a smaller k are of k documents, which may take more than k hits.
     """
+    label = escape_field(method.label)
     for answer in method.final:
         ranked = standing(_document_ranking(answer), equivalents(comparison.gold, answer.query_id))
-        query_id, label = escape_field(answer.query_id), escape_field(method.label)
+        query_id = escape_field(answer.query_id)
         for rank, doc_id in enumerate(ranked, start=1):
             yield f"{query_id} Q0 {escape_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
 
