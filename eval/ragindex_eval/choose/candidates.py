@@ -266,7 +266,7 @@ def _describe_gain(documents: int, high: float, best: Candidate) -> str:
 def part_of(data: Dataset, share: float, seed: int) -> Dataset:
     """Return the dataset with its gold documents and a share of the others; a larger share contains a smaller one."""
     gold = {id for query in data.queries for id in judgements(data.gold, query.id)}
-    ids = {id for of_query in (data.gold or {}).values() for id in of_query.twins}
+    ids = {id for of_query in (data.gold or {}).values() for id in of_query.equivalents}
     others = [document for document in data.corpus.documents if document.id not in gold | ids]
     Random(seed).shuffle(others)  # noqa: S311  # a sample, no secret
     sample = {document.id for document in others[: round(share * len(others))]} | gold | ids

@@ -20,7 +20,7 @@ from ragindex.errors import DataError, UsageError
 from ragindex_eval.conclusions.questions import FEWEST_DIFFERENCES
 from ragindex_eval.format import percent, points, shown
 from ragindex_eval.metrics.retrieval import gold_ranks
-from ragindex_eval.metrics.score import judgements, twins
+from ragindex_eval.metrics.score import equivalents, judgements
 from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import UNKNOWN, Comparison, MethodResult
 from ragindex_eval.stats.intervals import Interval, SampleArray
@@ -167,14 +167,14 @@ def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Ques
     keys = {
         query.id: (query.text, tuple(sorted(judgements(comparison.gold, query.id)))) for query in comparison.queries
     }
-    values = {keys[id]: one[metric] for id, one in method.per_query.items() if metric in one}
+    values = {keys[id]: item[metric] for id, item in method.per_query.items() if metric in item}
     counted = int(metric.rpartition("@")[2]) if "@" in metric else None
     hits = {keys[answer.query_id]: tuple(hit.id for hit in answer.hits[:counted]) for answer in method.final}
     ranks = {
-        keys[one.query_id]: gold_ranks(
-            (hit.doc_ids for hit in one.hits), keys[one.query_id][1], twins(comparison.gold, one.query_id)
+        keys[item.query_id]: gold_ranks(
+            (hit.doc_ids for hit in item.hits), keys[item.query_id][1], equivalents(comparison.gold, item.query_id)
         )
-        for one in method.final
+        for item in method.final
     }
     if not values:
         known = ", ".join(method.metrics)

@@ -60,7 +60,7 @@ def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, 
     rules.require_metric(settings.k)
     chosen_from = choose_candidates(settings)
     folder = settings.index_folder(data.name)
-    labels = [one.label for one in chosen_from]
+    labels = [method.label for method in chosen_from]
     require_usable(data, settings.holdout, folder, labels, reuse=settings.reuse_holdout)
     uses = find_ledger(settings.questions, data, folder)
     racing, apart = _split(data, uses, settings, rules)
@@ -230,9 +230,9 @@ def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tupl
         for candidate in candidates
         if candidate.label != chosen.label and candidate.remains and (candidate.score or 0.0) > (chosen.score or 0.0)
     ]
-    for one in better:
-        gap = (one.score or 0.0) - (chosen.score or 0.0)
+    for rival in better:
+        gap = (rival.score or 0.0) - (chosen.score or 0.0)
         changes.append(
-            f"{one.label} scores {percent(gap)} points more so far: a --delta below {short(gap)} may prefer it"
+            f"{rival.label} scores {percent(gap)} points more so far: a --delta below {short(gap)} may prefer it"
         )
     return tuple(changes)

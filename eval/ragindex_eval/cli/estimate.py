@@ -107,8 +107,8 @@ def estimate_command(
         if model.batches():
             stdout().print("Indexing is at the price of batches; nothing is at a discount for cached tokens.")
         if asks and not queries:
-            said = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
-            stdout().print(escape_markup(said), soft_wrap=True)
+            advice = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
+            stdout().print(escape_markup(advice), soft_wrap=True)
 
     write_result(value, json, show)
 

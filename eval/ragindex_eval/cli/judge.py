@@ -90,12 +90,12 @@ def judge_command(
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         _judge(JudgingSession(pool, out, count, language), page=page)
-    found, paid = _estimate(pool, out), command_tally().spent
+    estimates, paid = _estimate(pool, out), command_tally().spent
     if paid.money != 0:
         name = folder.name if settings.data is None else Path(settings.data).name
-        track_judging(name, pool.source, found, settings.llm, paid, started, time.time() - started)
-    value = {**found.to_json(), "out": str(out), "spent": command_spending()}
-    write_result(value, json_file, lambda: _show(found, settings, folder, out))
+        track_judging(name, pool.source, estimates, settings.llm, paid, started, time.time() - started)
+    value = {**estimates.to_json(), "out": str(out), "spent": command_spending()}
+    write_result(value, json_file, lambda: _show(estimates, settings, folder, out))
 
 
 def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approval) -> tuple[Pool, str, Path]:

@@ -51,8 +51,8 @@ class Column:
     @property
     def lines(self) -> str:
         """The title in two lines, for the terminal."""
-        first, found, k = self.title.partition("@")
-        if found:
+        first, separator, k = self.title.partition("@")
+        if separator:
             return f"{first}\n@{k}"
         return self.title.replace(" a question", "/ question").replace(" ", "\n", 1)
 

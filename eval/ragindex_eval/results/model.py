@@ -358,7 +358,7 @@ class MethodResult(ResultValue):
 
     def costs(self) -> Mapping[str, Mapping[str, float]]:
         """Return the costs of each question by metric and query id: latency_ms, tokens, and money if it is known."""
-        paid = {name: {one.query_id: getattr(one.usage, name) for one in self.final} for name in COSTS}
+        paid = {name: {answer.query_id: getattr(answer.usage, name) for answer in self.final} for name in COSTS}
         known = {name: values for name, values in paid.items() if self.built and None not in values.values()}
         return {LATENCY: self.latency.per_query, **known}
 

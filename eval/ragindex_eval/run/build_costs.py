@@ -184,7 +184,7 @@ def _build_sample(
         for scheme in schemes:
             sample.build(scheme)
         measured = measure_built(sample, schemes)
-    return {label: PartCost(factor * one.seconds, factor * one.bytes) for label, one in measured.items()}
+    return {label: PartCost(factor * cost.seconds, factor * cost.bytes) for label, cost in measured.items()}
 
 
 def _draw_sample(documents: Sequence[Document], seed: int) -> list[Document]:

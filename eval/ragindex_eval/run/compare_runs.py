@@ -104,8 +104,8 @@ def _score_run(
             ranking = tuple(scored for scored in ranking if scored[0] != query)
         hits = tuple(SavedHit(document, (document,), score) for document, score in ranking[: ks[-1]])
         answers.append(MethodAnswer(query, hits, usage=UNKNOWN_USAGE))
-        found = [hit.doc_ids for hit in hits]
-        per_query[query] = retrieval.score_hits(found, right.grades, ks) if right.doc_ids else nothing
+        documents = [hit.doc_ids for hit in hits]
+        per_query[query] = retrieval.score_hits(documents, right.grades, ks) if right.doc_ids else nothing
     return MethodResult(
         name=run.name,
         label=run.name,

@@ -33,14 +33,14 @@ def describe_rest(comparisons: Sequence[Comparison], *, asks: bool, building: fl
     rest = list_rest()
     if not rest:
         return ""
-    said = f"{many(len(rest), 'more method')}: --methods {ALL}"
+    sentence = f"{many(len(rest), 'more method')}: --methods {ALL}"
     if asks:
-        return f"{said}; what they ask the language model: ragindex estimate"
+        return f"{sentence}; what they ask the language model: ragindex estimate"
     seconds = sum(map(_rate_building, comparisons)) if building is None else building
     asking = sum(map(_rate_asking, comparisons))
-    held = _peak_memory()
-    memory = "" if held is None else f", and {_describe_memory(held, comparisons)}"
-    return f"{said}, about {format_duration(seconds)} to build, {format_duration(asking)} to ask{memory} here"
+    peak = _peak_memory()
+    memory = "" if peak is None else f", and {_describe_memory(peak, comparisons)}"
+    return f"{sentence}, about {format_duration(seconds)} to build, {format_duration(asking)} to ask{memory} here"
 
 
 def list_rest() -> list[str]:
@@ -75,12 +75,12 @@ def _rate_asking(comparison: Comparison) -> float:
     return (_SECONDS_PER_QUESTION + _ENCODED_QUESTIONS * encoded / 1e3) * comparison.dataset.questions
 
 
-def _describe_memory(held: int, comparisons: Sequence[Comparison]) -> str:
+def _describe_memory(used: int, comparisons: Sequence[Comparison]) -> str:
     """Return the memory, to one decimal of a GB, for the largest of the corpora."""
     passages = max(comparison.dataset.passages or 0 for comparison in comparisons)
     local = any(comparison.encoder.startswith("sentence-transformers") for comparison in comparisons)
     fixed, each = _BYTES_OF_MODEL if local else _BYTES
-    return f"{(held + fixed + each * passages) / 1e9:.1f} GB of memory"
+    return f"{(used + fixed + each * passages) / 1e9:.1f} GB of memory"
 
 
 def format_duration(seconds: float) -> str:
