@@ -145,7 +145,7 @@ class _Round:
         """Read the sources, update, and print the report. Raises RagindexError; what was left out comes last."""
         started = time.monotonic()
         with use_workers(self.workers):
-            given = list(read_sources(require_manifest(self.folder).sources))
+            given = list(read_sources(require_manifest(self.folder).sources, self.folder))
         if self.approval.dry_run:
             self._preview(given)
             return

@@ -335,7 +335,7 @@ class Index(IndexState):
         """
         started = time.monotonic()
         only = [self.require_built(method) for method in methods]
-        given = list(read_sources(self.manifest.sources))
+        given = list(read_sources(self.manifest.sources, self.folder))
         if dry_run:
             return preview_update(self, given)
 

@@ -125,8 +125,8 @@ def add_changes(each: Sequence[DocumentChanges]) -> DocumentChanges:
     )
 
 
-def read_sources(known: Mapping[str, DocumentSource]) -> Iterator[SourceDocuments]:
-    """Read every source as it was read before; yields its documents, or why it cannot be read.
+def read_sources(known: Mapping[str, DocumentSource], folder: Path) -> Iterator[SourceDocuments]:
+    """Read every source of the index in `folder` as it was read before; yields its documents, or why it cannot be read.
 
     Sources of a program's documents, which nothing can read again, are passed over.
     """
@@ -134,7 +134,7 @@ def read_sources(known: Mapping[str, DocumentSource]) -> Iterator[SourceDocument
         if not source.root:
             continue
         try:
-            yield SourceDocuments(name, tuple(read_source(name, source)))
+            yield SourceDocuments(name, tuple(read_source(name, source, folder)))
         except (DataError, UsageError) as error:
             yield SourceDocuments(name, failure=str(error))
 
