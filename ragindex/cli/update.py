@@ -145,7 +145,7 @@ class _Round:
         """Read the sources, update, and print the report. Raises RagindexError; what was left out comes last."""
         started = time.monotonic()
         with use_workers(self.workers), Index.open(self.folder, read_only=True) as index:
-            per_source = list(read_sources(index.manifest.sources, index.documents))
+            per_source = list(read_sources(index))
         if self.approval.dry_run:
             self._preview(per_source)
             return

@@ -344,7 +344,7 @@ class Index(IndexState):
         """
         started = time.monotonic()
         only = [self.require_built(method) for method in methods]
-        source_documents = list(read_sources(self.manifest.sources, self.documents))
+        source_documents = list(read_sources(self))
         if dry_run:
             return preview_update(self, source_documents)
 

@@ -1,6 +1,7 @@
 """How the documents of sources were read: what an index remembers of it, so that a later run reads in the same way."""
 
 import os
+import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -112,16 +113,18 @@ def find_commit(source: DocumentSource, selection: FileSelection) -> str:
     return reading.commit
 
 
-def read_source(name: str, source: DocumentSource, stored: Documents) -> Iterator[Corpus]:
-    """Yield what a source has now, read as it was before: all of it, or each part of it that was read.
+def read_source(name: str, source: DocumentSource, stored: Documents, folder: Path) -> Iterator[Corpus]:
+    """Yield what a source of the index in `folder` has now, read as it was before: all, or each part that was read.
 
     Of a folder, files are not read whose bytes are those that the `stored` documents were read from. A part that is
-    gone from the folder has no documents. Raises DataError, MissingExtraError and UsageError.
+    gone from the source has no documents. Raises DataError, MissingExtraError and UsageError.
     """
     reading = source.reading
     if reading is None:
+        command = shlex.join(["ragindex", "index", source.root, "--as", name, "--index", str(folder)])
         raise UsageError(
-            f"How the source {name!r} ({source.root}) was read is not known. Index it once more: it is remembered then."
+            f"An earlier ragindex has read the source {name!r}, and not noted with which options. "
+            f"Read it once more, with the options you gave then, and they are kept. Run: {command}"
         )
     if source.format == GIT:
         selection = restore_selection(reading.parts.get("", {}))

@@ -16,8 +16,8 @@ from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import DataError, UsageError
 from ragindex.index.changes import find_removals, preview_replacement, replace_source
-from ragindex.index.documents import DocumentChanges, Documents, Removals
-from ragindex.index.manifest import DocumentSource, wrap_write_errors
+from ragindex.index.documents import DocumentChanges, Removals
+from ragindex.index.manifest import wrap_write_errors
 from ragindex.index.models import Refit
 from ragindex.index.parts import list_working_methods, topological_order
 from ragindex.index.readings import read_source
@@ -125,17 +125,17 @@ def add_changes(each: Sequence[DocumentChanges]) -> DocumentChanges:
     )
 
 
-def read_sources(known: Mapping[str, DocumentSource], stored: Documents) -> Iterator[SourceDocuments]:
-    """Read every source as it was read before; yields its documents, or why it cannot be read.
+def read_sources(index: IndexState) -> Iterator[SourceDocuments]:
+    """Read every source of an index as it was read before; yields its documents, or why it cannot be read.
 
-    Files whose bytes are those that the `stored` documents were read from are not read again. Sources of a program's
+    Files whose bytes are those that its documents were read from are not read again. Sources of a program's
     documents, which nothing can read again, are passed over.
     """
-    for name, source in known.items():
+    for name, source in index.manifest.sources.items():
         if not source.root:
             continue
         try:
-            yield SourceDocuments(name, tuple(read_source(name, source, stored)))
+            yield SourceDocuments(name, tuple(read_source(name, source, index.documents, index.folder)))
         except (DataError, UsageError) as error:
             yield SourceDocuments(name, failure=str(error))
 
