@@ -396,12 +396,14 @@ def _find_meanings(kind: type[Any]) -> dict[str, str]:
     """What each field means, by docs/dev/result_fields.toml, else by the docstring: its list, or its first sentence."""
     written = tomllib.loads(RESULT_FIELDS.read_text(encoding="utf-8"))["meanings"]
     meanings = dict(written["any"])
-    prose = [text for text in _docstring(kind).split("\n\n") if not text.startswith("- ")]
-    for sentence in reversed([sentence for text in prose for sentence in _split_sentences(text)]):
-        meanings |= dict.fromkeys(re.findall(r"`(\w+)`", sentence), sentence)
-    for item in re.findall(r"^- (`.*?)(?=\n- |\n\n|\Z)", _docstring(kind), re.DOTALL | re.MULTILINE):
-        names, _, meaning = " ".join(item.split()).partition(": ")
-        meanings |= dict.fromkeys(re.findall(r"`(\w+)`", names), meaning[:1].upper() + meaning[1:])
+    described = [base for base in reversed(kind.__mro__) if dataclasses.is_dataclass(base)]
+    for base in described:
+        prose = [text for text in _docstring(base).split("\n\n") if not text.startswith("- ")]
+        for sentence in reversed([sentence for text in prose for sentence in _split_sentences(text)]):
+            meanings |= dict.fromkeys(re.findall(r"`(\w+)`", sentence), sentence)
+        for item in re.findall(r"^- (`.*?)(?=\n- |\n\n|\Z)", _docstring(base), re.DOTALL | re.MULTILINE):
+            names, _, meaning = " ".join(item.split()).partition(": ")
+            meanings |= dict.fromkeys(re.findall(r"`(\w+)`", names), meaning[:1].upper() + meaning[1:])
     return meanings | written.get(kind.__name__, {})
 
 

@@ -151,8 +151,8 @@ def read_source(name: str, source: DocumentSource, stored: Documents, folder: Pa
     for place in _list_tops(reading):
         path = Path(source.root, place)
         if place and not os.path.lexists(path):
-            folder, _, file = place.rpartition("/")
-            yield Corpus(name, "folder", (), 0, (), False, root=str(Path(source.root, folder)), only=file)
+            parent, _, file = place.rpartition("/")
+            yield Corpus(name, "folder", (), 0, (), False, root=str(Path(source.root, parent)), only=file)
             continue
         own = selection.narrow(place, is_file=not path.is_dir())
         known = NO_FILES if place else known_files

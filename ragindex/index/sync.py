@@ -414,7 +414,7 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
 
 def _reuse_vectors(tasks: Sequence[Building], passages: Mapping[Chunking | None, pa.Table]) -> None:
     """Let encoders keep the vectors of what is removed if passages are made: these may be the same under other ids."""
-    makes = any(len(revisions.to_make(passages[task.part.own_chunking()], task.coverage.held)) for task in tasks)
+    makes = any(len(revisions.to_make(passages[task.part.own_chunking()], task.coverage.stored)) for task in tasks)
     for task in tasks:
         if task.encoder is not None:
             task.encoder.take_vectors(makes)
