@@ -39,7 +39,11 @@ NO_VARIABLES = {  # constants in capitals that name no environment variable
     ),
     *("GIT_ALLOW_PROTOCOL", "GIT_ATTR_NOSYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_NO_LAZY_FETCH", "GIT_TERMINAL_PROMPT"),
 }
-BUILT = {"ELASTICSEARCH_": "ELASTICSEARCH_{", "_PROXY": "_PROXY"}  # names that the source puts together
+BUILT = {  # names that the source puts together, by what they begin or end with
+    "ELASTICSEARCH_": "ELASTICSEARCH_{",
+    "_PROXY": "_PROXY",
+    **dict.fromkeys(("RAGINDEX_READ_KEY", "RAGINDEX_WRITE_KEY", "RAGINDEX_JUDGE_KEY"), "RAGINDEX_{"),
+}
 
 
 def written_variables() -> set[str]:
@@ -109,6 +113,17 @@ def test_source_reads_no_other_variables() -> None:
     named = {text for text in constants if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", text)}
     assert len(named) > 30
     assert sorted(named - written_variables() - NO_VARIABLES) == []
+
+
+def test_source_puts_together_no_other_variables() -> None:
+    starts = {
+        node.values[0].value
+        for text in sources()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.JoinedStr) and len(node.values) > 1 and isinstance(node.values[0], ast.Constant)
+    }
+    named = {f"{start}{{" for start in starts if re.fullmatch(r"[A-Z]{2,}[A-Z0-9]*_", str(start))}
+    assert named == {pattern for pattern in BUILT.values() if pattern.endswith("{")}
 
 
 def test_each_variable_is_read_by_the_source() -> None:
