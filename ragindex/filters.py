@@ -211,8 +211,8 @@ _FIELDS = ("doc_ids", "passage_ids")
 
 def combine_filters(first: Filter | None, second: Filter | None) -> Filter | None:
     """Return the conjunction of two filters, either of which may be None."""
-    given = tuple(f for f in (first, second) if f is not None)
-    return All(given) if len(given) == 2 else given[0] if given else None
+    conditions = tuple(f for f in (first, second) if f is not None)
+    return All(conditions) if len(conditions) == 2 else conditions[0] if conditions else None
 
 
 def list_conditions(where: Filter | None) -> Iterator[Ids | Terms | Overlaps | Range]:

@@ -24,14 +24,15 @@ SLOW_PAGES = {
     *(
         "README.md",
         "commands.md",
-        "comparing.md",
-        "data.md",
         "griever.md",
         "hipporag.md",
         "sirerag.md",
-        "worlds.md",
     ),
-    *("chunking.md", "colbert.md", "evidence.md", "export-a-retriever.md", "recommending.md"),
+    *("chunking.md", "colbert.md", "evidence.md", "export-a-retriever.md"),
+    *("add-and-remove-documents.md", "compare-chunk-sizes.md", "compare-encoders-and-seeds.md"),
+    *("compare-on-your-documents.md", "compare-run-files.md", "compare-your-own-retriever.md"),
+    *("make-a-synthetic-world.md", "recommend-a-method.md", "reproduce-a-papers-table.md", "track-with-mlflow.md"),
+    *("resume-and-repeat-a-run.md", "tune-a-method.md"),
     *("use-in-dspy.md", "use-in-haystack.md", "use-in-langchain.md", "use-in-llamaindex.md"),
 }
 ELSEWHERE = {  # tests of their own run them
