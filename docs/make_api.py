@@ -37,8 +37,10 @@ def _parameters(value: Any) -> str:
     if inspect.isclass(value) and (value is ragindex.Index or issubclass(value, Exception)):
         return ""
     parameters = inspect.signature(value).parameters.values()
-    shown = [one.replace(annotation=inspect.Parameter.empty) for one in parameters if one.name != "self"]
-    listed = str(inspect.Signature([one.replace(default=_default(one.default)) for one in shown]))
+    shown = [
+        parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters if parameter.name != "self"
+    ]
+    listed = str(inspect.Signature([parameter.replace(default=_default(parameter.default)) for parameter in shown]))
     return listed.replace("Ellipsis", "...")
 
 

@@ -47,12 +47,12 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
     server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     schemes = {"bm25": registry.scheme("bm25")}
-    (one,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=True, sample=20)
-    assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
+    (question,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=True, sample=20)
+    assert (question.task, question.calls, question.sampled) == ("answer, bm25", 40, True)
     assert len(server.requests) == 20
     folder = tmp_path / "w"
     calls = {"llm": "openai:small", "read": True, "index": folder}
     result = compare(data, ["bm25"], k=(20,), **calls)  # type: ignore[arg-type]
     costs = [answer.reading.usage for answer in result.methods[0].final if answer.reading]
-    assert one.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
-    assert one.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)
+    assert question.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
+    assert question.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)
