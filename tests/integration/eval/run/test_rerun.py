@@ -58,7 +58,7 @@ def is_shown_again(*extra: str, methods: str = "bm25", code: int = 0) -> bool:
 def is_unchanged() -> bool:
     """Return whether the comparison of bm25 would show the results of the run before."""
     settings = make_settings({"data": "notes", "questions": "questions.csv", "k": "1,3", "methods": "bm25"})
-    record = rerun.find_record(settings)
+    record = rerun.find_record(rerun.settings_digest(settings), settings.out)
     if record is None:
         return False
     inputs = rerun.describe_inputs(settings, record[1].files)
@@ -247,7 +247,7 @@ def test_files_of_the_index_own_encoder() -> None:
     own = ("--index", "w", "--encoder", "sentence-transformers:models/one")
     assert ragindex("index", "notes", *own, "--methods", "bm25").code == 0
     given = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w", "--out", "of own")
-    output = [ragindex(*given).out for _ in range(2)]
+    said = [ragindex(*given).out for _ in range(2)]
     write(Path("models"), {"one/config.json": '{"layers": 2}'})
-    output.append(ragindex(*given).out)
-    assert ["\n  unchanged " in one for one in output] == [False, True, False]
+    said.append(ragindex(*given).out)
+    assert ["\n  unchanged " in one for one in said] == [False, True, False]
