@@ -64,10 +64,13 @@ def keep(folder: Path) -> None:
 
 def page() -> str:
     """The whole page."""
-    kept = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
-    results = [Kept(one["study"], one["command"], PublishedComparison.from_json(one["published"])) for one in kept]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+    results = [
+        Kept(record["study"], record["command"], PublishedComparison.from_json(record["published"]))
+        for record in records
+    ]
     lines = [line for method in METHODS for line in _method(method, results)]
-    lines += [*STUDIES_HEAD, *(line for one in results for line in _study(one))]
+    lines += [*STUDIES_HEAD, *(line for result in results for line in _study(result))]
     return HEAD + "\n".join(lines).rstrip() + "\n"
 
 
@@ -87,28 +90,29 @@ def claims(method: str) -> list[list[str]]:
 def _method(method: str, results: Sequence[Kept]) -> Iterator[str]:
     yield from (f"## {method}", "", f"[Its evidence](evidence/{method}.md) has the readings.", "")
     yield from ("| of the paper | section | here | checked by | published, and reached |", "|---|---|---|---|---|")
-    for *said, written in claims(method):
+    for *cells, written in claims(method):
         study, _, label = written.partition(": ")
-        found = [_reached(one.published, label) for one in results if one.study == study]
-        figures = " ".join(one for one in found if one)
+        figures = " ".join(
+            filter(None, (_reached(result.published, label) for result in results if result.study == study))
+        )
         reached = f"{written}: {figures or 'not run'}" if written else ""
-        yield f"| {' | '.join([*said, reached])} |"
+        yield f"| {' | '.join([*cells, reached])} |"
     yield ""
 
 
-def _reached(found: PublishedComparison, label: str) -> str:
+def _reached(published: PublishedComparison, label: str) -> str:
     """The first figure of a row and its gain; agents of two rounds have rows of their own."""
     labels = (label, f"{label}, 2 rounds")
-    row = next((row for row in tabulate_published(found).rows if row.method in labels), None)
+    row = next((row for row in tabulate_published(published).rows if row.method in labels), None)
     if row is None:
         return ""
     gain = f"; over {row.over} published {row.published_gain}, here {row.gain}, {row.direction}" if row.over else ""
-    return f"{found.data} {row.metric} published {row.published}, here {row.here}{gain}."
+    return f"{published.data} {row.metric} published {row.published}, here {row.here}{gain}."
 
 
-def _study(one: Kept) -> Iterator[str]:
-    table = tabulate_published(one.published)
-    yield from (f"### {one.study}, {one.published.data}", "", f"    {one.command}", "")
+def _study(result: Kept) -> Iterator[str]:
+    table = tabulate_published(result.published)
+    yield from (f"### {result.study}, {result.published.data}", "", f"    {result.command}", "")
     yield from (textwrap.fill(f"{table.title}. {' '.join(table.sentences)}", 100), "")
     yield "| method | metric | published | here | here − published | verdict | gain |"
     yield "|---|---|---|---|---|---|---|"

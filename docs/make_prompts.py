@@ -54,9 +54,9 @@ class Blank(str):
 
 def list_prompts() -> list[Path]:
     """The prompts of all packages, in the order of the page."""
-    found = [path for package in PACKAGES for path in (ROOT / package).rglob("prompts/*.jinja")]
+    prompts = [path for package in PACKAGES for path in (ROOT / package).rglob("prompts/*.jinja")]
     order = {start: place for place, start in enumerate(TITLES)}
-    return sorted(found, key=lambda path: (order[_title_key(_name(path))], _name(path)))
+    return sorted(prompts, key=lambda path: (order[_title_key(_name(path))], _name(path)))
 
 
 def find_tasks() -> dict[Path, Task[Any]]:
@@ -68,15 +68,15 @@ def find_tasks() -> dict[Path, Task[Any]]:
 def _modules_beside(prompt: Path) -> Iterator[ModuleType]:
     for path in sorted(prompt.parents[1].glob("*.py")):
         if "Task" in path.read_text(encoding="utf-8"):
-            package = next(ROOT / one for one in PACKAGES if path.is_relative_to(ROOT / one))
+            package = next(ROOT / name for name in PACKAGES if path.is_relative_to(ROOT / name))
             yield importlib.import_module(".".join(path.relative_to(package.parent).with_suffix("").parts))
 
 
 def _tasks_of(module: ModuleType) -> Iterator[Task[Any]]:
     for value in vars(module).values():
-        for one in value.values() if isinstance(value, Mapping) else (value,):
-            if isinstance(one, Task):
-                yield one
+        for task in value.values() if isinstance(value, Mapping) else (value,):
+            if isinstance(task, Task):
+                yield task
 
 
 def count_fixed_tokens(task: Task[Any]) -> int:

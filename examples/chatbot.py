@@ -25,11 +25,11 @@ def main(folder, method, model=None):
         history.append({"role": "user", "content": question})
         if client:
             passages = "\n\n".join(f"[{n}] {hit.title}\n{hit.text}" for n, hit in enumerate(hits, 1))
-            said = ask(client, model, [{"role": "system", "content": f"{RULES}\n\n{passages}"}, *history])
-            history.append({"role": "assistant", "content": said})
-            print(said)
+            answer = ask(client, model, [{"role": "system", "content": f"{RULES}\n\n{passages}"}, *history])
+            history.append({"role": "assistant", "content": answer})
+            print(answer)
         for n, hit in enumerate(hits, 1):
-            if not client or f"[{n}]" in said:
+            if not client or f"[{n}]" in answer:
                 print(f"  [{n}] {hit.title}  {format_positions(hit.positions) or ', '.join(hit.doc_ids)}")
             words = [] if client else find_question_words(question, "english")
             for _, sentence in find_matching_sentences([hit.text], words, "english", count=1):

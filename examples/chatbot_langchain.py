@@ -27,16 +27,18 @@ def main(folder, method, model=None):
     print("Ask a question; an empty line ends.")
     while question := input("> ").strip():
         given = {"history": history, "question": question}
-        found = retriever.invoke((REWRITING | chat).invoke(given) if chat and history else question)
-        passages = [f"[{n}] {one.metadata['title']}\n{one.page_content}" for n, one in enumerate(found, 1)]
+        documents = retriever.invoke((REWRITING | chat).invoke(given) if chat and history else question)
+        passages = [
+            f"[{n}] {document.metadata['title']}\n{document.page_content}" for n, document in enumerate(documents, 1)
+        ]
         if chat:
-            said = (ANSWERING | chat).invoke({**given, "passages": "\n\n".join(passages)})
-            history += [("user", question), ("ai", said)]
-            print(said)
-        for n, one in enumerate(found, 1):
-            if not chat or f"[{n}]" in said:
-                print(f"  [{n}] {one.metadata['title']}  {describe_places(one)}")
-                print("" if chat else f"      {one.page_content}\n", end="")
+            answer = (ANSWERING | chat).invoke({**given, "passages": "\n\n".join(passages)})
+            history += [("user", question), ("ai", answer)]
+            print(answer)
+        for n, document in enumerate(documents, 1):
+            if not chat or f"[{n}]" in answer:
+                print(f"  [{n}] {document.metadata['title']}  {describe_places(document)}")
+                print("" if chat else f"      {document.page_content}\n", end="")
 
 
 def describe_places(document):

@@ -200,8 +200,8 @@ def test_tokens(encoder: Encoder) -> None:
     assert encoder.encode_tokens([]) == []
     vectors, of_questions = encoder.encode_queries_with_tokens(texts)
     np.testing.assert_allclose(vectors, encoder.encode_queries(texts), atol=1e-5)
-    assert [one.spans for one in of_questions] == [one.spans for one in found]
-    _unit(np.concatenate([one.vectors for one in of_questions]))
+    assert [question.spans for question in of_questions] == [one.spans for one in found]
+    _unit(np.concatenate([question.vectors for question in of_questions]))
     assert encoder.encode_queries_with_tokens([])[1] == []
     words = {CORPUS[2][start:end].casefold() for start, end in found[2].spans}
     assert {"sand", "quarry", "river"} <= words

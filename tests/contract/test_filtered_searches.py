@@ -83,11 +83,13 @@ def draw_filter(rng: random.Random, documents: Sequence[Document], depth: int = 
     if kind == 0:
         return meta("group", *rng.sample("abc", rng.randint(1, 2)))
     if kind == 1:
-        return Terms("doc_ids", tuple(one.id for one in rng.sample(documents, rng.randint(1, len(documents)))))
+        return Terms(
+            "doc_ids", tuple(document.id for document in rng.sample(documents, rng.randint(1, len(documents))))
+        )
     if kind == 2:
         return Range("meta.number", *sorted((rng.randrange(SIZE), rng.randrange(SIZE))))
     if kind == 3:
-        return Not(Terms("doc_ids", tuple(one.id for one in rng.sample(documents, rng.randint(1, 9)))))
+        return Not(Terms("doc_ids", tuple(document.id for document in rng.sample(documents, rng.randint(1, 9)))))
     parts = tuple(draw_filter(rng, documents, depth - 1) for _ in range(2))
     return Not(parts[0]) if kind == 4 else All(parts) if kind == 5 else Any(parts)
 
@@ -122,7 +124,7 @@ def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: 
     documents, scheme = make_documents(random.Random(written)), registry.scheme(written)
     where = meta("group", "a", "b")
     whole = scheme.open(build(tmp_path / "whole", words, documents, scheme))
-    passing = [one for one in documents if passes(one, where)]
+    passing = [document for document in documents if passes(document, where)]
     fresh = scheme.open(build(tmp_path / "fresh", words, passing, scheme))
     filtered = whole.retrieve([Query(one.id, one.text, where) for one in QUESTIONS], 10)
     for query, one, other in zip(QUESTIONS, filtered, fresh.retrieve(QUESTIONS, 10), strict=True):
@@ -150,12 +152,12 @@ def test_nothing_is_told_of_documents_that_a_random_filter_keeps_out(
     told = 0
     for number in range(12):
         where, query = draw_filter(rng, documents), rng.choice(QUESTIONS)
-        (found,) = retriever.retrieve([Query(str(number), query.text, where)], 10)
-        said = str(([write_hit(hit) for hit in found.hits], found.notes, found.trace))
+        (retrieval,) = retriever.retrieve([Query(str(number), query.text, where)], 10)
+        message = str(([write_hit(hit) for hit in retrieval.hits], retrieval.notes, retrieval.trace))
         for document in documents:
             if passes(document, where):
-                told += mark_of(document.id) in said
+                told += mark_of(document.id) in message
             else:
-                assert mark_of(document.id) not in said, (where, document.id)
-                assert not any(document.id in hit.doc_ids for hit in found.hits)
+                assert mark_of(document.id) not in message, (where, document.id)
+                assert not any(document.id in hit.doc_ids for hit in retrieval.hits)
     assert told > 0

@@ -117,8 +117,8 @@ def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path, built
     with build(scheme, built(written), "lsa") as workspace:
         expected = ask_questions(scheme.open(workspace), 10)
     with build(scheme, folder, "lsa", store=store) as workspace:
-        found = ask_questions(scheme.open(workspace), 10)
-    for one, other in zip(found, expected, strict=True):
+        questions = ask_questions(scheme.open(workspace), 10)
+    for one, other in zip(questions, expected, strict=True):
         assert [hit.id for hit in one.hits][:5] == [hit.id for hit in other.hits][:5]
     check_filter(scheme, tmp_path, "lsa", store, folder)
 

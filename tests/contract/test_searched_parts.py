@@ -46,9 +46,9 @@ def test_what_a_part_states_holds(index: Index, name: str, kind: str) -> None:
         return
     scheme = registry.scheme(written)
     index.build(scheme)
-    found = scheme.open(index).retrieve(QUERIES, 5)
-    assert len(found) == 1
-    assert all(hit.doc_ids for hit in found[0].hits)
+    retrievals = scheme.open(index).retrieve(QUERIES, 5)
+    assert len(retrievals) == 1
+    assert all(hit.doc_ids for hit in retrievals[0].hits)
 
 
 def test_a_comparison_is_refused_before_anything_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_a_comparison_is_refused_before_anything_is_built(tmp_path: Path, monkey
 
     make_desk(tmp_path, monkeypatch)
     command = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25(over=contexts)", "--index", "i")
-    said = failed(2, *command)
-    assert "a part whose records can be searched by words: " in said
-    assert "passages" in said
+    message = failed(2, *command)
+    assert "a part whose records can be searched by words: " in message
+    assert "passages" in message
     assert not Path("i").exists()

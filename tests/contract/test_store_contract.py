@@ -45,7 +45,7 @@ def test_match_scores_are_lucenes_bm25(store: Store) -> None:
 
 def test_many_requests_are_answered_in_order(store: Store) -> None:
     vector = np.array([1, 0, 0], np.float32)
-    found = filled(store).search(
+    hits = filled(store).search(
         [
             TextQuery("sand", 3),
             VectorQuery(vector, 1),
@@ -54,7 +54,7 @@ def test_many_requests_are_answered_in_order(store: Store) -> None:
             VectorQuery(-vector, 1),
         ]
     )
-    assert [sorted(one.ids) for one in found] == [["c"], ["a"], ["a", "b"], ["b", "e"], ["e"]]
+    assert [sorted(one.ids) for one in hits] == [["c"], ["a"], ["a", "b"], ["b", "e"], ["e"]]
 
 
 def test_several_collections_searched_together_answer_as_alone(store: Store) -> None:
@@ -82,7 +82,7 @@ def test_several_collections_searched_together_answer_as_alone(store: Store) -> 
 
 def test_words_unknown_and_words_left_out_find_nothing(store: Store) -> None:
     assert [
-        one.ids for one in filled(store).search([TextQuery("xylophone", 3), TextQuery("", 3), TextQuery("\0 \t", 3)])
+        hit.ids for hit in filled(store).search([TextQuery("xylophone", 3), TextQuery("", 3), TextQuery("\0 \t", 3)])
     ] == [
         [],
         [],
@@ -141,7 +141,7 @@ def test_ten_thousand_records_agree_with_arithmetic(store: Store) -> None:
 def test_an_empty_collection_answers(store: Store) -> None:
     reader = pinned(store, store.create("things", SCHEMA))
     vector = np.array([1, 0, 0], np.float32)
-    assert [one.ids for one in reader.search([TextQuery("x", 3), VectorQuery(vector, 3), FilterQuery(None, 3)])] == [
+    assert [hit.ids for hit in reader.search([TextQuery("x", 3), VectorQuery(vector, 3), FilterQuery(None, 3)])] == [
         [],
         [],
         [],
@@ -151,8 +151,8 @@ def test_an_empty_collection_answers(store: Store) -> None:
 
 
 def test_a_huge_k(store: Store) -> None:
-    found = filled(store).search([TextQuery("vienna", 10**12), VectorQuery(np.array([1, 0, 0], np.float32), 10**12)])
-    assert [len(one.ids) for one in found] == [2, 4]
+    hits = filled(store).search([TextQuery("vienna", 10**12), VectorQuery(np.array([1, 0, 0], np.float32), 10**12)])
+    assert [len(one.ids) for one in hits] == [2, 4]
 
 
 def test_vectors_that_are_not_finite_are_no_query(store: Store) -> None:

@@ -104,7 +104,7 @@ def test_ranges_hold_numbers_or_strings_and_compare_alike_everywhere(store: Stor
     sizes = [float("nan"), float("inf"), 1.0, 2.0, None, 3.0, 4.0, 5.0, 6.0]
     ids = [f"{n}" for n in range(len(terms))]
     batch = pa.RecordBatch.from_pydict({"id": ids, "text": terms, "size": pa.array(sizes, pa.float64())})
-    collection.upsert(batch.append_column("meta.x", pa.array([[one] for one in terms], pa.list_(pa.string()))))
+    collection.upsert(batch.append_column("meta.x", pa.array([[term] for term in terms], pa.list_(pa.string()))))
     reader = pinned(store, collection, "values")
     assert passing(reader, Range("meta.x", low=-1e9)) == ["5", "6", "7"]
     assert passing(reader, Range("meta.x", high=0)) == ["6"]
@@ -164,13 +164,13 @@ def passes(values: list[str], where: Filter) -> bool:
     """Say whether a document with this list passes, by the words of docs/reference/filter-syntax.md."""
     match where:
         case Terms():
-            return any(one in where.values for one in values)
+            return any(value in where.values for value in values)
         case Range():
-            numbers = [float(one) for one in values if one.lstrip("-")[:1].isdigit()]
+            numbers = [float(value) for value in values if value.lstrip("-")[:1].isdigit()]
             low, high = where.low, where.high
             return any(
-                (low is None or one >= low) and (high is None or one <= high)  # type: ignore[operator]
-                for one in (numbers if where.numeric else values)
+                (low is None or number >= low) and (high is None or number <= high)  # type: ignore[operator]
+                for number in (numbers if where.numeric else values)
             )
         case Not():
             return not passes(values, where.filter)

@@ -33,7 +33,7 @@ def test_an_upsert_replaces_and_a_delete_forgets(store: Store) -> None:
     reader = pinned(store, collection, "texts")
     assert reader.count() == 2
     assert [
-        one.ids for one in reader.search([TextQuery("words", 5), TextQuery("sentence", 5), TextQuery("third", 5)])
+        hit.ids for hit in reader.search([TextQuery("words", 5), TextQuery("sentence", 5), TextQuery("third", 5)])
     ] == [
         [],
         ["a"],

@@ -63,12 +63,12 @@ def use(place: Environment) -> str:
     assert "ragindex_baselines.bm25:BM25" in place.run("ragindex", "doctor")
     place.run("ragindex", "index", "notes", "--index", "built", "--methods", "bm25")
     assert "hill.md" in place.run("ragindex", "search", "highest hill", "--index", "built", "--method", "bm25")
-    said = place.run("ragindex", "compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
+    output = place.run("ragindex", "compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
     results = place.desk / "ragindex-results" / "notes"
     methods = json.loads((results / "comparison.json").read_text())["methods"]
     assert {method["label"] for method in methods} == {"bm25"}
     assert (results / "report.html").is_file()
-    return said
+    return output
 
 
 # ---------------------------------------------------------------- folders of a user's

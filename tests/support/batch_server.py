@@ -86,7 +86,7 @@ class BatchServer(OpenAIServer):
     def paths(self) -> list[str]:
         """The paths asked for, in order, with ids replaced by `ID`."""
         names = [*self.batches, *self.files]
-        found = [urlsplit(one.path).path for one in self.requests]
+        found = [urlsplit(request.path).path for request in self.requests]
         return ["/".join("ID" if part in names else part for part in path.split("/")) for path in found]
 
     def _serve(self, received: Received, path: str, body: Mapping[str, Any]) -> Answer:
@@ -185,9 +185,9 @@ class BatchServer(OpenAIServer):
     def _download(self, id: str) -> Answer:
         plan = next(
             (
-                self._plans[one["id"]]
-                for one in self.batches.values()
-                if id in (one.get("output_file_id"), one.get("error_file_id"))
+                self._plans[batch["id"]]
+                for batch in self.batches.values()
+                if id in (batch.get("output_file_id"), batch.get("error_file_id"))
             ),
             BatchPlan(),
         )

@@ -25,4 +25,4 @@ class UnsortedRetriever:
     inner: Retriever
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        return [replace(found, hits=found.hits[::-1]) for found in self.inner.retrieve(queries, k)]
+        return [replace(retrieval, hits=retrieval.hits[::-1]) for retrieval in self.inner.retrieve(queries, k)]

@@ -71,10 +71,10 @@ def failed(code: int, *arguments: object) -> str:
     """The one sentence of a command that fails with `code`, its output otherwise empty but for an estimate."""
     done = ragindex(*arguments)
     assert (done.code, done.out) == (code, ""), done
-    said = without_estimate(done.err)
-    assert said.startswith("error: "), said
-    assert said.count("\n") == 1, said
-    return said.removeprefix("error: ").rstrip("\n")
+    output = without_estimate(done.err)
+    assert output.startswith("error: "), output
+    assert output.count("\n") == 1, output
+    return output.removeprefix("error: ").rstrip("\n")
 
 
 def without_estimate(err: str) -> str:

@@ -86,10 +86,10 @@ class Kept:
 
     def follow(self, error: RagindexError) -> None:
         """Run the command that the error names."""
-        found = re.search(r"Run: (ragindex .*)$", str(error))
-        assert found is not None, str(error)
-        _, *arguments = shlex.split(found[1])
-        done = ragindex(*[{"FILE": str(self.file)}.get(one, one) for one in arguments])
+        match = re.search(r"Run: (ragindex .*)$", str(error))
+        assert match is not None, str(error)
+        _, *arguments = shlex.split(match[1])
+        done = ragindex(*[{"FILE": str(self.file)}.get(argument, argument) for argument in arguments])
         assert done.code == 0, done
 
 

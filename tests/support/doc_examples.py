@@ -53,8 +53,8 @@ _TEXTS = {
 
 
 def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
-    found = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    return [(language, code) for language, code in found if language in languages]
+    matches = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [(language, code) for language, code in matches if language in languages]
 
 
 def commands(code: str) -> list[list[str]]:

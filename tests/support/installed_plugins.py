@@ -49,7 +49,7 @@ class Installed:
 
     def reload(self, *names: str) -> None:
         """As a new process would see it."""
-        for name in [one for one in sys.modules if one.partition(".")[0] in names]:
+        for name in [module for module in sys.modules if module.partition(".")[0] in names]:
             del sys.modules[name]
         importlib.invalidate_caches()
         distribution._read_entry_points.cache_clear()
@@ -68,7 +68,7 @@ def plugins_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setattr(code_fingerprint, "packages_distributions", installed.packages)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file may be written twice in one second
     yield installed
-    for name in [one for one in sys.modules if one.startswith("another_")]:
+    for name in [module for module in sys.modules if module.startswith("another_")]:
         del sys.modules[name]
     code_fingerprint._distributions.cache_clear()
     registry._table.cache_clear()

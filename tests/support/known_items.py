@@ -41,8 +41,8 @@ def check_known_items(language: str, folder: Path) -> None:
             index.add([Document(str(number), "", text) for number, text in enumerate(texts)])
             index.build(registry.scheme("bm25"), registry.scheme("hybrid"))
         for method in ("bm25", "hybrid"):
-            found = index.retriever(method).retrieve([Query(text, text) for text in questions], 1)
-            counts.append(sum(one.hits[:1] != () and one.hits[0].id == str(at) for at, one in enumerate(found)))
+            retrievals = index.retriever(method).retrieve([Query(text, text) for text in questions], 1)
+            counts.append(sum(one.hits[:1] != () and one.hits[0].id == str(at) for at, one in enumerate(retrievals)))
     expected = FOUND_FIRST[language]
     assert tuple(counts[::2]) == expected[::2]
     # the fit of lsa is rounded otherwise on another CPU, and orders passages otherwise that are as near

@@ -46,8 +46,8 @@ def ids(retriever: object) -> list[str]:
 def states(workspace: Index) -> int:
     """How many versions the passages have on disk, that which their index was made from not counted."""
     (name,) = [name for name in workspace.store.names() if name.startswith("passages") and name.endswith(".records")]
-    held = files.read_versions(workspace.folder / "store" / f"{name}.lance")
-    return len(held.keys() - {index.made_from for one in held.values() for index in one.indexes.values()})
+    versions = files.read_versions(workspace.folder / "store" / f"{name}.lance")
+    return len(versions.keys() - {index.made_from for one in versions.values() for index in one.indexes.values()})
 
 
 def measure(folder: Path) -> int:

@@ -72,8 +72,8 @@ def _built() -> Path:
 
 def asked(workspace: Index, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
     """One question."""
-    (found,) = built_retriever(workspace, written).retrieve([Query("q", question)], k)
-    return found
+    (retrieval,) = built_retriever(workspace, written).retrieve([Query("q", question)], k)
+    return retrieval
 
 
 def ids(found: Retrieval) -> list[str]:
@@ -87,4 +87,4 @@ def shown(server: OpenAIServer, call: int) -> str:
 
 def read_tokens(server: OpenAIServer) -> list[int]:
     """The input tokens of each call, as the server counts them."""
-    return [sum(server.count(each["content"]) for each in one.body["messages"]) for one in server.requests]
+    return [sum(server.count(each["content"]) for each in request.body["messages"]) for request in server.requests]

@@ -21,7 +21,10 @@ def spelt(id: str, *triples: str) -> Document:
 
 def openie(path: Path, documents: Sequence[Document]) -> Path:
     """A published file of extractions for documents made by `spelt`."""
-    docs = [{"title": one.title, "text": one.text, **by_text(one.text, "extracted_")} for one in documents]
+    docs = [
+        {"title": document.title, "text": document.text, **by_text(document.text, "extracted_")}
+        for document in documents
+    ]
     path.write_text(json.dumps({"docs": docs}), encoding="utf-8")
     return path
 

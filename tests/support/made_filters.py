@@ -85,6 +85,6 @@ def list_passing(where: Filter, those: Sequence[Row]) -> list[str]:
 
 def require_agreement(collection: Collection, those: Sequence[Row], asked: Sequence[Filter]) -> None:
     """Check a collection of these records by each filter."""
-    found = collection.search([FilterQuery(where, 100) for where in asked])
+    hits = collection.search([FilterQuery(where, 100) for where in asked])
     expected = [(where, list_passing(where, those)) for where in asked]
-    assert [(where, one.ids) for where, one in zip(asked, found, strict=True)] == expected
+    assert [(where, one.ids) for where, one in zip(asked, hits, strict=True)] == expected

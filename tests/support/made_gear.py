@@ -39,7 +39,7 @@ KEEPS = Triple("Rye bread", "keeps for", "one week")
 
 
 def _passage(id: str, *triples: Triple) -> Document:
-    return spelt(id, *(f"{one.subject}|{one.predicate}|{one.object}" for one in triples))
+    return spelt(id, *(f"{triple.subject}|{triple.predicate}|{triple.object}" for triple in triples))
 
 
 CHAIN = (
@@ -167,8 +167,8 @@ def asked(workspace: Index, scheme: PluginSpec, question: str, k: int = 10) -> t
     """One question, and its calls."""
     retriever = built_retriever(workspace, scheme)
     with ledger.record_calls() as tally:
-        (found,) = retriever.retrieve([Query("q", question)], k)
-    return found, tally
+        (retrieval,) = retriever.retrieve([Query("q", question)], k)
+    return retrieval, tally
 
 
 def ids(found: Retrieval) -> list[str]:

@@ -28,8 +28,8 @@ _QUESTIONS = (
 def write_mills(folder: Path, count: int = 32) -> list[tuple[str, str]]:
     """Write mills/ and, with the first `count` questions, questions.csv; return all questions and their documents."""
     mills = [dict(zip(_ROWS, row, strict=True)) for row in _MILLS]
-    write(folder / "mills", {f"{one['name'].lower()}.md": _TEXT.format(**one) for one in mills})
-    asked = [(text.format(**one), f"{one['name'].lower()}.md") for text in _QUESTIONS for one in mills]
+    write(folder / "mills", {f"{mill['name'].lower()}.md": _TEXT.format(**mill) for mill in mills})
+    asked = [(text.format(**mill), f"{mill['name'].lower()}.md") for text in _QUESTIONS for mill in mills]
     write_questions(folder / "questions.csv", asked[:count])
     return asked
 

@@ -83,7 +83,11 @@ def shown(body: Mapping[str, Any]) -> list[str]:
 
 def summaries(server: OpenAIServer) -> list[list[str]]:
     """The names in each request for a summary so far."""
-    return [[named(text) for text in shown(one.body)] for one in server.requests if task_of(one.body) == "summary"]
+    return [
+        [named(text) for text in shown(request.body)]
+        for request in server.requests
+        if task_of(request.body) == "summary"
+    ]
 
 
 def named(text: str) -> str:

@@ -253,13 +253,13 @@ class Matcher:
 
     def __init__(self, graph: Graph, text: str) -> None:
         self.graph, self.text = graph, text
-        held = graph.corpus.matchers
-        if text in held:
-            self.vector, self.matched, self.grams = held[text]
+        matchers = graph.corpus.matchers
+        if text in matchers:
+            self.vector, self.matched, self.grams = matchers[text]
             return
         (self.vector,), (tokens,) = graph.corpus.workspace.encoder.encode_queries_with_tokens([text])
         self.matched, self.grams = {}, []
-        held[text] = self.vector, self.matched, self.grams
+        matchers[text] = self.vector, self.matched, self.grams
         words = [word.span() for word in WORD.finditer(text)]
         for length in range(1, LONGEST + 1):
             for first in range(len(words) - length + 1):

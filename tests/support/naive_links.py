@@ -109,19 +109,19 @@ class Corpus:
     def __init__(
         self, workspace: Index, documents: Sequence[Document], passages: Sequence[Passage], least: float
     ) -> None:
-        self.ids = [one.id for one in passages]
-        self.documents = {one.id: one.doc_id for one in passages}
-        by_id = {one.id: one for one in documents}
-        first = {one.doc_id: one for one in reversed(passages)}
+        self.ids = [passage.id for passage in passages]
+        self.documents = {passage.id: passage.doc_id for passage in passages}
+        by_id = {document.id: document for document in documents}
+        first = {passage.doc_id: passage for passage in reversed(passages)}
         titled = share_of_confirmed(documents, first) >= least
-        self.keys = {one.id: keys_of(one, by_id[one.doc_id], titled) for one in passages}
+        self.keys = {passage.id: keys_of(passage, by_id[passage.doc_id], titled) for passage in passages}
         known = {key for keys in self.keys.values() for key in keys}
-        runs = {one.id: runs_of(one.text) for one in passages}
+        runs = {passage.id: runs_of(passage.text) for passage in passages}
         self.mentions = {id: mentioned(runs[id], known) for id in self.ids}
         spoken = {id: {key for *_, key in runs[id]} for id in self.ids}
         self.counts = {key: self._count(" ".join(key.split(" ")[:COUNTED]), spoken) for key in known}
         self.holders = {key: self._count(key, self.keys) for key in known}
-        texts = [f"{one.title}\n{one.text}" for one in passages]
+        texts = [f"{passage.title}\n{passage.text}" for passage in passages]
         self.tokens = {id: Counter(analyse(text)) for id, text in zip(self.ids, texts, strict=True)}
         self.encoder = workspace.encoder
         vectors = self.encoder.encode_documents(texts).tolist()

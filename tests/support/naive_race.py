@@ -21,7 +21,7 @@ def naive_race(  # noqa: C901  # one piece, to be read beside the description
     seen: list[Sequence[float]] = []
     dropped, accepted, asked = ([0] * len(order) for _ in range(3))
     for number, row in enumerate(rows, start=1):
-        active = [one for one in methods if not dropped[one]]
+        active = [method for method in methods if not dropped[method]]
         for one, other in product(active, active):
             if one != other:
                 pairs[one, other] += bet([r[one] - r[other] for r in seen], row[one] - row[other], -delta, population)
@@ -40,8 +40,8 @@ def naive_race(  # noqa: C901  # one piece, to be read beside the description
                     near[other] = INFINITE
         if number % block and number < len(rows):
             continue
-        far = {one: min([pairs[one, x] for x in active if x != one], default=INFINITE) for one in methods}
-        least = {one: min(grow(near[one]), grow(far[one])) for one in methods}
+        far = {method: min([pairs[method, x] for x in active if x != method], default=INFINITE) for method in methods}
+        least = {method: min(grow(near[method]), grow(far[method])) for method in methods}
         for one in active:
             others = sum(least.values()) - least[one]
             if grow(near[one]) + others >= len(order) / alpha:

@@ -31,8 +31,8 @@ def searching(
     counts = Counter(word for document in held for word in words(document))
 
     def rank(text: str, k: int) -> list[tuple[Document, float]]:
-        asked = set(re.findall(r"\w+", text.casefold()))
-        shared = [(one, sum(1 / counts[word] for word in sorted(asked & words(one)))) for one in held]
+        matches = set(re.findall(r"\w+", text.casefold()))
+        shared = [(one, sum(1 / counts[word] for word in sorted(matches & words(one)))) for one in held]
         scored = [(one, score / 2 if one.id in lowered else score) for one, score in shared]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0].id))[:k]
 

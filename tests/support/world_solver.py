@@ -195,8 +195,8 @@ class Solver:
 
     def chains(self, question: str) -> Iterator[Found]:
         for pattern, predicates in self.asks:
-            if found := pattern.fullmatch(question):
-                yield from self.follow(self.things(found[1]), predicates)
+            if match := pattern.fullmatch(question):
+                yield from self.follow(self.things(match[1]), predicates)
 
     def things(self, text: str) -> Iterator[Found]:
         """What a noun phrase can stand for."""
@@ -208,8 +208,8 @@ class Solver:
             wanted = zip(("type", "award", "year of the award"), described.groups(), strict=True)
             yield from ((name, frozenset()) for name in self.fitting(dict(wanted)))
         for pattern, predicates in self.nouns:
-            if found := pattern.fullmatch(text):
-                yield from self.follow(self.things(found[1]), predicates)
+            if match := pattern.fullmatch(text):
+                yield from self.follow(self.things(match[1]), predicates)
 
     def follow(self, things: Iterable[Found], predicates: tuple[str, ...]) -> Iterator[Found]:
         found = list(things)
@@ -245,8 +245,8 @@ class Solver:
         for first, one in self.firsts:
             for second, other in self.seconds:
                 whole = re.compile(rf"Which (.+?) {first.pattern} {second.pattern}\?")
-                if found := whole.fullmatch(question):
-                    yield from self.meeting(found[1], (one, found[2]), (other, found[3]))
+                if match := whole.fullmatch(question):
+                    yield from self.meeting(match[1], (one, match[2]), (other, match[3]))
 
     def meeting(self, noun: str, *conditions: tuple[tuple[str, ...], str]) -> Iterator[Found]:
         kinds = {"company": ("founder",)}.get(noun, ("occupation", "type"))

@@ -207,7 +207,7 @@ def write_odp(pages: Sequence[Page]) -> bytes:
 def write_sheets(pages: Sequence[Page]) -> bytes:
     """Write each page as a sheet with the name that its heading says."""
     sheets = (
-        nest("".join(write_rows(one, *ODF_CELL) for one in rows), f'table:table table:name="{heading.text}"')
+        nest("".join(write_rows(row, *ODF_CELL) for row in rows), f'table:table table:name="{heading.text}"')
         for heading, *rows in filter(None, pages)
     )
     return write_odf("".join(sheets), "spreadsheet")
@@ -264,11 +264,11 @@ def write_pdf(pages: Sequence[Page]) -> bytes:
     fonts = DictionaryObject({NameObject("/F1"): named})
     for number, elements in enumerate(pages):
         page, stream = writer.add_blank_page(612, 792), DecodedStreamObject()
-        lines = " 0 -14 Td ".join(f"({text}) Tj" for one in elements for text in one.texts)
+        lines = " 0 -14 Td ".join(f"({text}) Tj" for element in elements for text in element.texts)
         stream.set_data(f"BT /F1 9 Tf 72 770 Td {lines} ET".encode())
         page[NameObject("/Contents")] = writer._add_object(stream)
         page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-        for one in (one for one in elements if one.kind == "heading"):
+        for one in (element for element in elements if element.kind == "heading"):
             path = [(level, item) for level, item in path if level < one.level]
             parent = path[-1][1] if path else None
             path.append((one.level, writer.add_outline_item(title=one.text, page_number=number, parent=parent)))

@@ -28,8 +28,8 @@ SHORT = "colbert(all_below=0, candidate_factor=2)"
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     opened = Index.open(tmp_path_factory.mktemp("w"), chunking=None, create=True)
-    twins = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
-    opened.add([*testing.DOCUMENTS, *twins])
+    documents = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
+    opened.add([*testing.DOCUMENTS, *documents])
     opened.build(*[registry.scheme(written) for written in (ALL, AMONG, SHORT)])
     return opened
 
@@ -53,14 +53,14 @@ def first(scores: dict[str, float], k: int) -> list[str]:
 def test_over_all_against_plain_loops(workspace: Index, question: str) -> None:
     retriever = registry.scheme(ALL).open(workspace)
     assert isinstance(retriever, LateInteraction)
-    (found,) = retriever.retrieve([Query("q", question)], 7)
+    (retrieval,) = retriever.retrieve([Query("q", question)], 7)
     expected = plain(workspace, question, testing.DOCUMENTS)
-    shown = [hit for hit in found.hits if hit.id not in "yz"]
+    shown = [hit for hit in retrieval.hits if hit.id not in "yz"]
     assert [hit.id for hit in shown] == first(expected, len(shown))
     assert [hit.score for hit in shown] == pytest.approx([expected[hit.id] for hit in shown], abs=1e-4)
-    assert {hit.source for hit in found.hits} == {"colbert"}
-    (step,) = found.trace
-    assert (step.index, step.ids) == ("token vectors", tuple(hit.id for hit in found.hits))
+    assert {hit.source for hit in retrieval.hits} == {"colbert"}
+    (step,) = retrieval.trace
+    assert (step.index, step.ids) == ("token vectors", tuple(hit.id for hit in retrieval.hits))
 
 
 def test_over_candidates(workspace: Index) -> None:
@@ -70,14 +70,14 @@ def test_over_candidates(workspace: Index) -> None:
     among = registry.scheme("bm25").open(workspace)
     together = retriever.retrieve([Query("q", question) for question in testing.QUESTIONS], 2)
     for question, one in zip(testing.QUESTIONS, together, strict=True):
-        (found,) = retriever.retrieve([Query("q", question)], 2)
-        assert one.hits == found.hits
+        (retrieval,) = retriever.retrieve([Query("q", question)], 2)
+        assert one.hits == retrieval.hits
         (candidates,) = among.retrieve([Query("q", question)], 4)
         named = {hit.id for hit in candidates.hits}
         scores = plain(workspace, question, [one for one in testing.DOCUMENTS if one.id in named])
-        assert [hit.id for hit in found.hits] == first(scores, 2)
-        assert [step.index for step in found.trace] == ["text", "token vectors"]
-        assert found.trace[0].ids == tuple(hit.id for hit in candidates.hits)
+        assert [hit.id for hit in retrieval.hits] == first(scores, 2)
+        assert [step.index for step in retrieval.trace] == ["text", "token vectors"]
+        assert retrieval.trace[0].ids == tuple(hit.id for hit in candidates.hits)
 
 
 def test_candidates_are_found_by_average_token_vectors(workspace: Index) -> None:
@@ -92,9 +92,9 @@ def test_candidates_are_found_by_average_token_vectors(workspace: Index) -> None
             average = encode([f"{one.title}\n{one.text}"])[0].vectors.mean(axis=0)
             averages[id] = float(average @ total / np.linalg.norm(average))
         short = first(averages, 4)
-        (found,) = retriever.retrieve([Query("q", question, meta("half", "first", "second"))], 2)
+        (retrieval,) = retriever.retrieve([Query("q", question, meta("half", "first", "second"))], 2)
         scores = plain(workspace, question, [named[id] for id in short])
-        assert [hit.id for hit in found.hits] == first(scores, 2)
+        assert [hit.id for hit in retrieval.hits] == first(scores, 2)
 
 
 def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Index) -> None:
@@ -115,15 +115,15 @@ def test_how_many_are_few(workspace: Index, all_below: int, kind: type) -> None:
     short = index.shortlist(question, 3)
     expected = first(scores if kind is LateInteraction else {id: scores[id] for id in short}, 3)
     retriever = ColBERT(all_below=all_below, candidate_factor=1).open(workspace)
-    (found,) = retriever.retrieve([Query("q", testing.QUESTIONS[1])], 3)
-    assert [hit.id for hit in found.hits] == expected
+    (retrieval,) = retriever.retrieve([Query("q", testing.QUESTIONS[1])], 3)
+    assert [hit.id for hit in retrieval.hits] == expected
 
 
 @pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
 def test_equal_texts_tie_and_go_by_id(workspace: Index, written: str) -> None:
-    (found,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Twins with lime?")], 2)
-    assert [hit.id for hit in found.hits] == ["y", "z"]
-    assert found.hits[0].score == found.hits[1].score
+    (retrieval,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Twins with lime?")], 2)
+    assert [hit.id for hit in retrieval.hits] == ["y", "z"]
+    assert retrieval.hits[0].score == retrieval.hits[1].score
 
 
 @pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
@@ -151,9 +151,9 @@ def test_filters_are_kept_beside_questions_without(workspace: Index, written: st
 
 def test_the_first_tokens_of_a_question_count(workspace: Index) -> None:
     """Stop words have no vectors here: the first three are curling, stones, cut."""
-    (found,) = ColBERT(query_tokens=3).open(workspace).retrieve([Query("q", testing.QUESTIONS[1])], 3)
+    (retrieval,) = ColBERT(query_tokens=3).open(workspace).retrieve([Query("q", testing.QUESTIONS[1])], 3)
     expected = plain(workspace, testing.QUESTIONS[1], testing.DOCUMENTS, 3)
-    shown = [hit for hit in found.hits if hit.id not in "yz"]
+    shown = [hit for hit in retrieval.hits if hit.id not in "yz"]
     assert [hit.score for hit in shown] == pytest.approx([expected[hit.id] for hit in shown], abs=1e-4)
 
 
@@ -196,10 +196,10 @@ def test_a_late_interaction_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with Index.open(tmp_path, chunking=None, create=True) as workspace:
         workspace.add([*testing.DOCUMENTS, Document("blank", "", " ")])
         workspace.build(scheme)
-        found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
+        retrievals = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
         assert workspace.encoder_id is None
     documents = {one.id: model.encode_document([f"{one.title}\n{one.text}"])[0] for one in testing.DOCUMENTS}
-    for text, retrieval in zip(testing.QUESTIONS, found, strict=True):
+    for text, retrieval in zip(testing.QUESTIONS, retrievals, strict=True):
         asked = model.encode_query([text])[0]
         expected = {id: float((asked @ words.T).max(axis=1).sum()) for id, words in documents.items()}
         scores = {hit.id: hit.score for hit in retrieval.hits}

@@ -151,8 +151,8 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     thinks(server, "The designer of Ostra Bridge has to be found.", ANSWERED)
     with opened(tmp_path, server) as workspace:
         query = Query("q", QUESTION, meta("half", "no such half"))
-        (found,) = built_retriever(workspace, "ircot").retrieve([query], 5)
-    assert (found.hits, found.notes) == ((), ("The designer of Ostra Bridge has to be found.",))
+        (retrieval,) = built_retriever(workspace, "ircot").retrieve([query], 5)
+    assert (retrieval.hits, retrieval.notes) == ((), ("The designer of Ostra Bridge has to be found.",))
     assert shown(server, 0).startswith(f"The search found no passages.\n\nQuestion: {QUESTION}")
 
 
@@ -199,9 +199,9 @@ def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path) -> None:
 
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
     given: Any = {"question": "", "passages": [], "thoughts": []}
-    told = [one.content for one in render_messages(THOUGHT, given) if one.role == "assistant"]
-    assert [read_json(text, Thought)[1] for text in told] == ["strict", "strict"]
-    assert ["So the answer is" in text for text in told] == [False, True]
+    message = [message.content for message in render_messages(THOUGHT, given) if message.role == "assistant"]
+    assert [read_json(text, Thought)[1] for text in message] == ["strict", "strict"]
+    assert ["So the answer is" in text for text in message] == [False, True]
 
 
 def test_a_server_without_json(server: OpenAIServer, tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def made(index: Path, tmp_path: Path) -> Made:
 
 def asked(workspace: Index, scheme: str | Mapping[str, Any], k: int = 5) -> tuple[Retrieval, ledger.Tally]:
     with ledger.record_calls() as tally:
-        (found,) = registry.scheme(scheme).open(workspace).retrieve([Query("q", QUESTION)], k)
-    return found, tally
+        (retrieval,) = registry.scheme(scheme).open(workspace).retrieve([Query("q", QUESTION)], k)
+    return retrieval, tally
 
 
 def ids(found: Retrieval) -> str:
@@ -71,8 +71,8 @@ def ids(found: Retrieval) -> str:
 
 
 def base_order(workspace: Index) -> str:
-    (found,) = registry.scheme("bm25").open(workspace).retrieve([Query("q", QUESTION)], 5)
-    return ids(found)
+    (retrieval,) = registry.scheme("bm25").open(workspace).retrieve([Query("q", QUESTION)], 5)
+    return ids(retrieval)
 
 
 # ---------------------------------------------------------------- without a model
@@ -102,8 +102,8 @@ def test_deeper_ones_follow_as_the_base_has_them(made: Made) -> None:
 
 def test_nothing_found_is_nothing_asked(made: Made) -> None:
     with ledger.record_calls() as tally:
-        (found,) = registry.scheme("rerank(base=bm25)").open(made()).retrieve([Query("q", "unheard")], 5)
-    assert (found.hits, tally.entries) == ((), ())
+        (retrieval,) = registry.scheme("rerank(base=bm25)").open(made()).retrieve([Query("q", "unheard")], 5)
+    assert (retrieval.hits, tally.entries) == ((), ())
 
 
 # ---------------------------------------------------------------- a language model
@@ -257,8 +257,10 @@ def test_what_an_endpoint_may_say(server: OpenAIServer, made: Made, change: Chan
 @pytest.mark.parametrize(
     "change",
     [
-        lambda body: {"data": [{"index": one["index"], "score": one["relevance_score"]} for one in body["results"]]},
-        lambda body: [{"index": one["index"], "score": one["relevance_score"]} for one in body["results"]],
+        lambda body: {
+            "data": [{"index": result["index"], "score": result["relevance_score"]} for result in body["results"]]
+        },
+        lambda body: [{"index": result["index"], "score": result["relevance_score"]} for result in body["results"]],
         lambda body: {
             **body,
             "usage": None,

@@ -137,8 +137,8 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
     script(server, {"follow_ups": [WHO]})
     with opened(tmp_path, server) as workspace:
         query = Query("q", QUESTION, meta("half", "no such half"))
-        (found,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 5)
-    assert (found.hits, found.notes) == ((), NOTES[:1])
+        (retrieval,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 5)
+    assert (retrieval.hits, retrieval.notes) == ((), NOTES[:1])
     assert shown(server, 0) == f"The search found no passages.\n\nQuestion: {QUESTION}"
 
 
@@ -170,8 +170,8 @@ def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:
     asks = [FollowUp(question=text, answer=answer) for text, answer in [("A?", "1"), ("  ", "2")]]
     more = [FollowUp(question=text, answer="") for text in ("B?", "a? ", "C?", "D?")]
-    assert [one.text for one in drop_repeats([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
-    assert [one.answer for one in drop_repeats([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
+    assert [repeat.text for repeat in drop_repeats([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
+    assert [repeat.answer for repeat in drop_repeats([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
 
 
 # ---------------------------------------------------------------- the rules

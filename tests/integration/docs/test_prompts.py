@@ -51,17 +51,20 @@ def test_an_answer_to_another_wording_is_never_used(
     seen = tmp_path / f"seen-{path.name}"
     seen.write_text(source.replace("[system]\n", "[system]\nBe brief.\n", 1), encoding="utf-8")
     wordings = [task, replace(task, prompt=unseen), replace(task, prompt=seen)]
-    assert len({json.dumps(one.identity) for one in wordings}) == 3  # a part that was made with another is another part
+    assert (
+        len({json.dumps(wording.identity) for wording in wordings}) == 3
+    )  # a part that was made with another is another part
     answer = json.dumps(_make_answer(json.loads(schema_text(task.output))))
     with answering(monkeypatch, lambda body: answer) as server:
         client = opened(server, tmp_path / "calls.sqlite")
-        for one in wordings:
+        for wording in wordings:
             messages = {
-                str(render_messages(each, MADE["blank_inputs"](each))) for each in wordings[: wordings.index(one) + 1]
+                str(render_messages(each, MADE["blank_inputs"](each)))
+                for each in wordings[: wordings.index(wording) + 1]
             }
             before = len(server.requests)
             with ledger.record_calls() as tally:
-                first, again = (client.run(one, MADE["blank_inputs"](one)) for _ in range(2))
+                first, again = (client.run(wording, MADE["blank_inputs"](wording)) for _ in range(2))
             assert first == again
             assert len(server.requests) == len(messages)  # equal messages have one answer
             assert (tally.calls, tally.replayed) == (2, 2 - (len(messages) - before))

@@ -26,12 +26,12 @@ def read(path: Path) -> dict[str, object]:
 def test_a_result_exports_a_method_with_its_evidence() -> None:
     result = ragindex.compare("notes", ["bm25", "hybrid(rrf_k=20)"], questions="questions.csv", index="w")
     written = result["hybrid(rrf_k=20)"].export("retriever")
-    held = read(written.path)["evidence"]
+    evidence = read(written.path)["evidence"]
     method = result.comparison.method("hybrid(rrf_k=20)")
-    assert held["metrics"] == dict(method.metrics)
-    assert held["ci95"] == {name: list(method.ci95[name]) for name in method.metrics if name in method.ci95}
-    assert held["compared_with"] == ["bm25"]
-    assert held["questions_digest"] == result.comparison.dataset.questions_digest
+    assert evidence["metrics"] == dict(method.metrics)
+    assert evidence["ci95"] == {name: list(method.ci95[name]) for name in method.metrics if name in method.ci95}
+    assert evidence["compared_with"] == ["bm25"]
+    assert evidence["questions_digest"] == result.comparison.dataset.questions_digest
     with ragindex.load("retriever") as retriever, ragindex.open("w") as index:
         assert retriever.search(QUESTION).hits == index.retriever("hybrid(rrf_k=20)").search(QUESTION).hits
         index.add([ragindex.Document("new", "New", "A new document.")], source="other")
@@ -55,9 +55,9 @@ def test_saved_results_are_evidence_for_the_same_state_only() -> None:
         "r",
     )
     assert run(*asked).code == 0
-    found = run("export", "w", "--results", "r", "--out", "retriever", "--json", "-").json
+    json = run("export", "w", "--results", "r", "--out", "retriever", "--json", "-").json
     best = run(*asked, "--json", "-").json["methods"][0]
-    assert (found["method"]["label"], found["evidence"]["metrics"]) == (best["label"], best["metrics"])
+    assert (json["method"]["label"], json["evidence"]["metrics"]) == (best["label"], best["metrics"])
     assert run("search", QUESTION, "--retriever", "retriever", "-k", "1").code == 0
     measured = f"measured        R@5 {100 * best['metrics']['R@5']:.1f}, "  # in percent, as in the table
     assert measured in run("export", "w", "--results", "r", "--out", "retriever").out

@@ -86,12 +86,12 @@ class RestatingRetriever:
 def test_what_a_method_asks_for_each_question_is_estimated(server: OpenAIServer, tmp_path: Path) -> None:
     data = datasets.read_dataset("world:60", limit=5)
     schemes = {"restating": Restating(), "bm25": registry.scheme("bm25")}
-    (one,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
-    assert (one.task, one.calls, one.sampled) == ("extract, restating", 10, False)
+    (question,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+    assert (question.task, question.calls, question.sampled) == ("extract, restating", 10, False)
     assert server.requests == []
     method = compare(data, [Restating()], k=(20,), llm="openai:small", index=tmp_path / "w").methods[0]
     assert method.calls == 2.0
-    assert one.input_tokens == pytest.approx(5 * method.query_usage.input_tokens, rel=0.05)
+    assert question.input_tokens == pytest.approx(5 * method.query_usage.input_tokens, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_what_a_method_asks_for_each_question_is_estimated(server: OpenAIServer,
 def test_methods_that_ask_are_estimated_by_what_their_rules_ask(method: str, tasks: set[str]) -> None:
     data = datasets.read_dataset("world:50", limit=2)
     schemes = {method: registry.scheme(method)}
-    found = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
-    assert {one.task for one in found} == {f"{task}, {method}" for task in tasks}
-    assert max(one.calls for one in found) >= 2  # at least once a question
-    assert all(one.input_tokens > 10 * one.calls for one in found)
+    questions = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+    assert {one.task for one in questions} == {f"{task}, {method}" for task in tasks}
+    assert max(one.calls for one in questions) >= 2  # at least once a question
+    assert all(one.input_tokens > 10 * one.calls for one in questions)
 
 
 def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path: Path) -> None:

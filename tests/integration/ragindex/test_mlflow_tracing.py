@@ -249,18 +249,18 @@ def test_autolog_traces_what_a_workspace_opens(workspace: Index) -> None:
     before = built_retriever(workspace, "bm25")
     autolog()
     query = Query("q1", "Which stone is slate?")
-    found = built_retriever(workspace, "hybrid(depth=3)").retrieve([query], 2)
+    retrievals = built_retriever(workspace, "hybrid(depth=3)").retrieve([query], 2)
     before.retrieve([query], 2)
     autolog(disable=True)
-    assert built_retriever(workspace, "hybrid(depth=3)").retrieve([query], 2)[0].hits == found[0].hits
+    assert built_retriever(workspace, "hybrid(depth=3)").retrieve([query], 2)[0].hits == retrievals[0].hits
     (trace,) = traces()
     root, *children = trace.data.spans
     assert root.name == "hybrid(depth=3)"
-    assert [document["id"] for document in root.outputs] == [hit.id for hit in found[0].hits]
+    assert [document["id"] for document in root.outputs] == [hit.id for hit in retrievals[0].hits]
     assert root.outputs[0]["metadata"]["doc_uri"] == "a"
     assert [child.name for child in children] == ["1 text", "1 vectors"]
     durations = [((child.end_time_ns or 0) - child.start_time_ns) / 1e6 for child in children]
-    assert durations == [pytest.approx(step.ms, abs=1e-6) for step in found[0].trace]
+    assert durations == [pytest.approx(step.ms, abs=1e-6) for step in retrievals[0].trace]
 
 
 def test_traced_twice_is_traced_once(workspace: Index) -> None:

@@ -278,7 +278,7 @@ class BrokenRetriever:
                 for query in queries
             ]
         depth = {"one more": k + 1, "few": max(1, k // 2)}.get(self.fault, k)
-        found = [self._change(found, k) for found in self.base.retrieve(asked, depth)]
+        found = [self._change(retrieval, k) for retrieval in self.base.retrieve(asked, depth)]
         return [self._tell(*pair, k) for pair in zip(queries, found, strict=True)]
 
     def _tell(self, query: Query, found: Retrieval, k: int) -> Retrieval:
@@ -329,8 +329,8 @@ class OldTexts(Passages):
 
     def apply(self, change: Change, context: BuildContext) -> None:
         records = context.collection("records", text_search_schema(context.language))
-        held = set(records.get(list(change.upsert), ()).column("id").to_pylist())
-        new = {id: revision for id, revision in change.upsert.items() if id not in held}
+        ids = set(records.get(list(change.upsert), ()).column("id").to_pylist())
+        new = {id: revision for id, revision in change.upsert.items() if id not in ids}
         super().apply(Change(new, change.remove), context)
 
 

@@ -60,8 +60,8 @@ def rank_plainly(index: Index, base: str, settings: Hop, query: Query, second: l
     scores = defaultdict(float, {id: 1 / (2 + i) for i, id in enumerate(first)})
     gains = defaultdict[str, list[float]](list)
     searches = [Query(str(i), text, query.filter) for i, text in enumerate(second)]
-    found = [index.open_method(method).retrieve(searches, depth) for method in ("bm25", "dense")]
-    for i, (bridge, *answers) in enumerate(zip(first, *found, strict=False)):
+    retrievals = [index.open_method(method).retrieve(searches, depth) for method in ("bm25", "dense")]
+    for i, (bridge, *answers) in enumerate(zip(first, *retrievals, strict=False)):
         sums = defaultdict[str, float](float)
         for answer in answers:
             others = [hit.id for hit in answer.hits if hit.id != bridge]

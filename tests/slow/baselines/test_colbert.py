@@ -38,11 +38,11 @@ def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_pat
     workspace = Index.open(tmp_path / "w", chunking=None, create=True)
     workspace.add(testing.DOCUMENTS)
     workspace.build(scheme)
-    found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
+    retrievals = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
     model = MultiVectorEncoder(str(tiny), device="cpu")
     texts = [f"{one.title}\n{one.text}" for one in testing.DOCUMENTS]
     expected = model.similarity(model.encode_query(list(testing.QUESTIONS)), model.encode_document(texts)).numpy()
-    for row, retrieval in enumerate(found):
+    for row, retrieval in enumerate(retrievals):
         assert len(retrieval.hits) == 24
         scores = [retrieval.hits[place].score for place in range(24)]
         assert scores == pytest.approx([float(expected[row][int(hit.id[1:])]) for hit in retrieval.hits], abs=0.05)
@@ -56,10 +56,10 @@ def test_a_late_interaction_model_searches_a_pool_of_trees(tiny: Path, tmp_path:
     workspace = Index.open(tmp_path / "w", chunking=None, create=True)
     workspace.add(testing.DOCUMENTS)
     workspace.build(scheme)
-    found = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 200)
-    assert {hit.kind for hit in found[0].hits} == {"passage", "aggregate", "summary"}
+    retrievals = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 200)
+    assert {hit.kind for hit in retrievals[0].hits} == {"passage", "aggregate", "summary"}
     model = MultiVectorEncoder(str(tiny), device="cpu")
-    for question, retrieval in zip(testing.QUESTIONS, found, strict=True):
+    for question, retrieval in zip(testing.QUESTIONS, retrievals, strict=True):
         texts = [f"{hit.title}\n{hit.text}".strip() for hit in retrieval.hits]
         (expected,) = model.similarity(model.encode_query([question]), model.encode_document(texts)).tolist()
         assert [hit.score for hit in retrieval.hits] == pytest.approx(expected, abs=0.05)

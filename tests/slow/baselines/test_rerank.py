@@ -71,12 +71,14 @@ def test_a_cross_encoder_scores_as_transformers_does(tiny: Callable[[int], Path]
             id: float(model(**tokenizer(QUESTION, text, return_tensors="pt")).logits[0, 0])
             for id, text in TEXTS.items()
         }
-    (found,) = crossed(folder, batch_size=2).open(workspace).retrieve([Query("q", QUESTION)], 7)
+    (retrieval,) = crossed(folder, batch_size=2).open(workspace).retrieve([Query("q", QUESTION)], 7)
     expected |= {"0": expected["c"], "f": expected["c"]}
-    assert [hit.id for hit in found.hits] == sorted(expected, key=lambda id: (-expected[id], id))
-    assert [hit.score for hit in found.hits] == pytest.approx([expected[hit.id] for hit in found.hits], abs=1e-5)
-    assert len({hit.score for hit in found.hits if hit.id in "0cf"}) == 1
-    assert found.trace[-1].note == ""
+    assert [hit.id for hit in retrieval.hits] == sorted(expected, key=lambda id: (-expected[id], id))
+    assert [hit.score for hit in retrieval.hits] == pytest.approx(
+        [expected[hit.id] for hit in retrieval.hits], abs=1e-5
+    )
+    assert len({hit.score for hit in retrieval.hits if hit.id in "0cf"}) == 1
+    assert retrieval.trace[-1].note == ""
 
 
 def test_models_that_cannot_be_used(tiny: Callable[[int], Path], workspace: Index) -> None:

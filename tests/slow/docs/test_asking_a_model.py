@@ -59,7 +59,7 @@ def read_recall(compared: str) -> dict[str, float]:
 
 
 def count_chats(server: OpenAIServer) -> int:
-    return sum(one.path == "/v1/chat/completions" for one in server.requests)
+    return sum(request.path == "/v1/chat/completions" for request in server.requests)
 
 
 def test_the_contract_of_new_plugin_passes(site: Path, tmp_path: Path) -> None:

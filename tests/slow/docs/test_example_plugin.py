@@ -113,8 +113,10 @@ def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     assert [method["metrics"]["R@2"] for method in found["methods"]] == [1.0, 1.0, 1.0]
     assert found["methods"][1]["index"]["parts"].keys() == {"passages", "names"}
     again = run(site, *command, "--k", "1,2", "--json", "-", cwd=tmp_path)
-    told = json.loads(again.stdout)["notes"][0]
-    assert re.search(r"bm25, shared-names, shared-names\(seeds=1\): 2 answers each read from \d\d:\d\d; --fresh", told)
+    output = json.loads(again.stdout)["notes"][0]
+    assert re.search(
+        r"bm25, shared-names, shared-names\(seeds=1\): 2 answers each read from \d\d:\d\d; --fresh", output
+    )
     answered = {path.name for path in tmp_path.rglob("answers-*.jsonl")}
     assert answered == {"answers-1.jsonl", "answers-2.jsonl"}  # shared-names depends on k, and is asked for each
 

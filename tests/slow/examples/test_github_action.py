@@ -20,14 +20,14 @@ WORKFLOW = yaml.safe_load((ROOT / "examples" / "github-action" / "retrieval-gate
 
 
 def write_world(folder: Path) -> None:
-    for one in worlds.make_documents(100):
-        path = folder / "my-documents" / f"{one.id}.md"
+    for document in worlds.make_documents(100):
+        path = folder / "my-documents" / f"{document.id}.md"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"# {one.title}\n{one.text}\n", encoding="utf-8")
+        path.write_text(f"# {document.title}\n{document.text}\n", encoding="utf-8")
     lines = ["question,documents"]
-    for asked in worlds.make_questions(100, per_kind=8):
-        if asked.gold is not None:
-            lines.append(f'"{asked.text}",{";".join(f"{id}.md" for id in sorted(asked.gold.doc_ids))}')
+    for question in worlds.make_questions(100, per_kind=8):
+        if question.gold is not None:
+            lines.append(f'"{question.text}",{";".join(f"{id}.md" for id in sorted(question.gold.doc_ids))}')
     (folder / "questions.csv").write_text("\n".join(lines), encoding="utf-8")
 
 

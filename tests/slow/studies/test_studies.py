@@ -19,8 +19,8 @@ def test_a_study_runs_on_a_small_world(tmp_path: Path, monkeypatch: pytest.Monke
     result = load_results(tmp_path / "ragindex-results" / "griever-table-1")
     published = result.comparisons[0].published
     assert published is not None
-    assert [one.published for one in published.figures if one.method == "GRIEVER"] == [0.456, 0.539, 0.573]
-    assert all(one.here is not None and one.verdict == "not comparable" for one in published.figures)
+    assert [figure.published for figure in published.figures if figure.method == "GRIEVER"] == [0.456, 0.539, 0.573]
+    assert all(figure.here is not None and figure.verdict == "not comparable" for figure in published.figures)
     assert published.reason == (
         "encoder is lsa, published all-mpnet-base-v2; llm is rules, published gpt-4o-mini; "
         "3 questions, published 500; 50 documents, published 139,416"

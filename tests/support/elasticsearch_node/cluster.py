@@ -93,7 +93,7 @@ class Cluster:
         """The number of the node that holds the primary shard of an index."""
         with unchecked_client(self.addresses.split(",")) as client:  # the framework never asks this
             shards = client.cat.shards(index=index, format="json", h="prirep,node")
-        (name,) = [one["node"] for one in shards if one["prirep"] == "p"]
+        (name,) = [shard["node"] for shard in shards if shard["prirep"] == "p"]
         return int(name.removeprefix("node"))
 
 

@@ -172,7 +172,7 @@ def start(run: Path, data: Path, settings: Sequence[str] = (), *, heap: str = "5
     (run / "users").mkdir(parents=True)
     (run / "users" / str(os.getpid())).touch()
     (run / "throwaway").write_text(str(data))
-    alone = () if any(one.startswith("discovery.") for one in settings) else ("discovery.type=single-node",)
+    alone = () if any(setting.startswith("discovery.") for setting in settings) else ("discovery.type=single-node",)
     names = (
         f"path.data={data}",
         "http.port=0",

@@ -101,7 +101,7 @@ def _documents(rng: random.Random, least: int, most: int) -> dict[str, list[int]
 def _sentences(rng: random.Random) -> list[int]:
     """One text of a few, so that documents come back to what they were; some are the beginning of others."""
     start, length = rng.randrange(3) * 4, rng.choice((1, 2, 4))
-    return [(start + 5 * one) % len(made.SENTENCES) for one in range(length)]
+    return [(start + 5 * number) % len(made.SENTENCES) for number in range(length)]
 
 
 def _death(rng: random.Random) -> list[Any]:
@@ -225,9 +225,13 @@ def _without(step: Step, method: str) -> Step:
 def _less(given: dict[str, Any]) -> "list[dict[str, Any]]":
     found = []
     if "documents" in given:
-        held = given["documents"]
-        found += [{**given, "documents": {one: held[one] for one in held if one != name}} for name in held]
-        found += [{**given, "documents": {**held, name: text[:1]}} for name, text in held.items() if len(text) > 1]
+        documents = given["documents"]
+        found += [
+            {**given, "documents": {one: documents[one] for one in documents if one != name}} for name in documents
+        ]
+        found += [
+            {**given, "documents": {**documents, name: text[:1]}} for name, text in documents.items() if len(text) > 1
+        ]
     if len(given.get("names", ())) > 1:
         found += [{**given, "names": [one for one in given["names"] if one != name]} for name in given["names"]]
     if "death" in given:

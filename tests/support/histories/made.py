@@ -73,7 +73,7 @@ Corpus = Mapping[str, Sequence[int]]
 
 def document(name: str, sentences: Sequence[int]) -> Document:
     """A title of its own, so that no two passages of a corpus are the same text."""
-    texts = [SENTENCES[one] for one in sentences]
+    texts = [SENTENCES[sentence] for sentence in sentences]
     starts = [sum(len(text) + 1 for text in texts[:number]) for number in range(len(texts))]
     headings = [(text.split()[0], *(["Below"] if number % 2 else [])) for number, text in enumerate(texts)]
     sections = tuple(Section(*one) for one in zip(starts, headings, strict=True))

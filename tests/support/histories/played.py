@@ -159,7 +159,7 @@ class History:
         before = self._manifest()
         if not self.corpus and not (before and before.parts):
             return
-        asked = [one for one in self.setting.methods if methods is None or one in methods]
+        asked = [method for method in self.setting.methods if methods is None or method in methods]
         if methods is None:
             asked = [one for one in asked if self._key(one) in self.finished and self._kept(one)]
         died = self._dying(("sync", {"methods": [] if methods is None else asked, "word": self.word}), death)
@@ -301,10 +301,10 @@ class History:
         if not self._dying(work, death):
             self.corpus = wanted
             return
-        held = {made.named(one.id): one for one in self.open().documents}
+        held = {made.named(document.id): document for document in self.open().documents}
         for name in {*self.corpus, *wanted, *held}:
             options = [one.get(name) for one in (self.corpus, wanted)]
-            texts = [None if one is None else made.document(name, one) for one in options]
+            texts = [None if option is None else made.document(name, option) for option in options]
             if held.get(name) not in texts:
                 raise BrokenError("documents", f"{name} is {held.get(name)}, neither of {texts}")
             self._adopt(name, options[texts.index(held.get(name))])
@@ -329,9 +329,9 @@ class History:
     def _renew_import(self) -> None:
         """A file of which nothing is in the corpus is refused: the user brings another."""
         if self.imported is not None and self.corpus:
-            held = set(made.passages(self.corpus, self.setting.chunking).values())
-            known = {(one["title"], one["text"]) for one in json.loads(self.imported.read_text())["docs"]}
-            if not known & held:
+            passages = set(made.passages(self.corpus, self.setting.chunking).values())
+            known = {(doc["title"], doc["text"]) for doc in json.loads(self.imported.read_text())["docs"]}
+            if not known & passages:
                 self.imported = made.openie(self.corpus, self.setting.chunking, self._imports)
                 self.open().import_part("extractions", self.imported)
 
@@ -427,9 +427,9 @@ class History:
                 self._same()(found, known.expected, when)
 
     def _check_readers(self) -> None:
-        for one in self.readers:
-            with _broken("reader", f"{one.method}, opened before step {one.since}"):
-                one.same(one.ask(), one.expected, "another answer than before")
+        for reader in self.readers:
+            with _broken("reader", f"{reader.method}, opened before step {reader.since}"):
+                reader.same(reader.ask(), reader.expected, "another answer than before")
 
     def _check_paid(self) -> None:
         self._either(paid.kept(self.folder), self.paid, self.paid, died=False)
@@ -446,7 +446,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
 
 def _sync(space: Index, methods: Sequence[str], word: str) -> None:
     with made.failing(made.with_word(word)):
-        space.build(*[made.METHODS[one] for one in methods])
+        space.build(*[made.METHODS[method] for method in methods])
 
 
 WORK: Mapping[str, Callable[..., object]] = {

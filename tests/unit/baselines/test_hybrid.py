@@ -23,15 +23,15 @@ class Fixed:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         self.asked.append(k)
-        found = [Hit(id, "passage", (id,), (id,), "", id, 1 / rank, "fixed") for rank, id in enumerate(self.ids, 1)]
-        return [Retrieval(tuple(found[:k]))] * len(queries)
+        hits = [Hit(id, "passage", (id,), (id,), "", id, 1 / rank, "fixed") for rank, id in enumerate(self.ids, 1)]
+        return [Retrieval(tuple(hits[:k]))] * len(queries)
 
 
 def fused(*rankings: str, k: int = 10, **parameters: Any) -> dict[str, float]:
     bases = tuple(Fixed(ids, []) for ids in rankings)
-    (found,) = HybridRetriever(bases, Hybrid(**parameters), "hybrid").retrieve([Query("q", "who?")], k)
-    assert {hit.source for hit in found.hits} <= {"hybrid"}
-    return {hit.id: hit.score for hit in found.hits}
+    (retrieval,) = HybridRetriever(bases, Hybrid(**parameters), "hybrid").retrieve([Query("q", "who?")], k)
+    assert {hit.source for hit in retrieval.hits} <= {"hybrid"}
+    return {hit.id: hit.score for hit in retrieval.hits}
 
 
 def test_scores_are_sums_of_reciprocal_ranks() -> None:

@@ -29,8 +29,10 @@ def test_results_have_the_published_figures_of_their_study(name: str) -> None:
     assert name == f"{value['study']}-{found.data}"
     assert (found.source, found.unchecked) == (table.source, table.unchecked)
     published = table.figures_on(found.data)
-    assert {(one.method, one.metric): one.published for one in found.figures} == pytest.approx(published, abs=1e-5)
-    conditions = {one.name: one.published.replace(",", "") for one in found.conditions}
+    assert {(figure.method, figure.metric): figure.published for figure in found.figures} == pytest.approx(
+        published, abs=1e-5
+    )
+    conditions = {condition.name: condition.published.replace(",", "") for condition in found.conditions}
     assert conditions == {key: str(one) for key, one in table.conditions_on(found.data).items()}
 
 

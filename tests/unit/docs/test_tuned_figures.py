@@ -24,8 +24,8 @@ def rows(text: str, method: str) -> list[str]:
 
 def notes(text: str) -> dict[str, str]:
     """The notes below tables, by their marks."""
-    found = re.findall(r"^([¹²³]) (.*?)(?=^[¹²³] |\n\n|^\|)", text, re.DOTALL | re.MULTILINE)
-    return {mark: " ".join(note.split()) for mark, note in found}
+    matches = re.findall(r"^([¹²³]) (.*?)(?=^[¹²³] |\n\n|^\|)", text, re.DOTALL | re.MULTILINE)
+    return {mark: " ".join(note.split()) for mark, note in matches}
 
 
 @pytest.mark.parametrize("page", [RESULTS, CHOOSING], ids=["results", "choosing"])

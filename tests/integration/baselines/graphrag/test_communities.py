@@ -369,7 +369,7 @@ def asked(body: Mapping[str, Any]) -> str:
 
 
 def report_calls(server: OpenAIServer) -> list[Mapping[str, Any]]:
-    return sorted((one.body for one in server.requests if is_report(one.body)), key=asked)
+    return sorted((request.body for request in server.requests if is_report(request.body)), key=asked)
 
 
 def test_what_a_model_is_asked_and_what_it_costs(server: OpenAIServer, tmp_path: Path) -> None:
@@ -387,7 +387,10 @@ def test_what_a_model_is_asked_and_what_it_costs(server: OpenAIServer, tmp_path:
     entries = [entry for entry in tally.entries if entry.task == REPORT.name]
     read = sum(len(message["content"].split()) for body in calls for message in body["messages"])
     written = sum(len(write(body).split()) for body in calls)
-    assert (sum(one.input_tokens for one in entries), sum(one.output_tokens for one in entries)) == (read, written)
+    assert (sum(entry.input_tokens for entry in entries), sum(entry.output_tokens for entry in entries)) == (
+        read,
+        written,
+    )
     assert reports(workspace)["Dan Eve Fay"]["text"] == (
         "Members: Dan; Eve; Fay\nThey belong together.\n- One.\n- Two lines."
     )

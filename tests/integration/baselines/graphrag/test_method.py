@@ -45,8 +45,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 
 
 def ask(workspace: Index, scheme: GraphRAG, text: str, k: int = 10, where: Filter | None = None) -> Retrieval:
-    (found,) = scheme.open(workspace).retrieve([Query("q", text, where)], k)
-    return found
+    (retrieval,) = scheme.open(workspace).retrieve([Query("q", text, where)], k)
+    return retrieval
 
 
 def ids(found: Retrieval) -> list[str]:
@@ -195,9 +195,9 @@ def row(source: str, target: str, weight: float = 1.0) -> dict[str, Any]:
 def test_relations_between_the_entities_come_first_then_those_with_shared_outsiders() -> None:
     entities = [entity("a"), entity("b"), entity("c")]
     rows = [row("a", "z", 9), row("a", "y"), row("b", "y", 2), row("b", "c"), row("a", "b", 3), row("c", "x")]
-    ranked = [one["id"] for one in method.rank_relations(entities, rows, 10)]
+    ranked = [relation["id"] for relation in method.rank_relations(entities, rows, 10)]
     assert ranked == ["a-b", "b-c", "b-y", "a-y", "a-z", "c-x"]
-    assert [one["id"] for one in method.rank_relations(entities, rows, 2)] == ["a-b", "b-c"]
+    assert [relation["id"] for relation in method.rank_relations(entities, rows, 2)] == ["a-b", "b-c"]
 
 
 def test_candidates_are_bounded() -> None:

@@ -42,8 +42,8 @@ def graph_of(
 ) -> WeightedGraph:
     """A graph of places: a triple is subject, object, passage."""
     names, ids = ([f"{kind}{n:03d}" for n in range(count)] for kind, count in (("e", phrases), ("p", passages)))
-    sides = np.array([one[:2] for one in triples], np.int64).reshape(-1, 2)
-    owners = np.array([one[2] for one in triples], np.int64)
+    sides = np.array([triple[:2] for triple in triples], np.int64).reshape(-1, 2)
+    owners = np.array([triple[2] for triple in triples], np.int64)
     texts = [pa.array(each, pa.large_string()) for each in (names, ids)]
     return connected(texts[1], PhraseMentions(texts[0], sides, owners), synonyms)
 
@@ -70,9 +70,9 @@ def test_of_equally_near_phrases_the_name_itself_is_taken(tmp_path: Path) -> Non
     workspace.build(ENTITIES)
     retriever = ENTITIES.open(workspace)
     for question, phrase in (("Who is Zeta?", "zeta"), ("What is Alpha?", "alpha")):
-        (found,) = retriever.retrieve([Query("q", question)], 1)
-        assert [step.ids for step in found.trace if step.index == "phrases"] == [(phrase,)]
-        assert [hit.id for hit in found.hits] == ["1"]
+        (retrieval,) = retriever.retrieve([Query("q", question)], 1)
+        assert [step.ids for step in retrieval.trace if step.index == "phrases"] == [(phrase,)]
+        assert [hit.id for hit in retrieval.hits] == ["1"]
 
 
 def test_seeds_of_facts() -> None:
@@ -175,7 +175,7 @@ def test_a_walk_stays_near_its_seeds() -> None:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder, size = tmp_path_factory.mktemp("world"), SIZE
     documents = list(worlds.make_documents(size))
-    stated: dict[str, list[Any]] = {one.id: [] for one in documents}
+    stated: dict[str, list[Any]] = {document.id: [] for document in documents}
     for id, one in worlds.make_triples(size):
         stated[id].append([one.subject, one.predicate, one.object])
     docs = [
@@ -310,11 +310,11 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 def test_facts_by_hand(letters: Index) -> None:
     scheme = HippoRAG(mode="facts", facts=1, passage_weight=0)
-    (found,) = scheme.open(letters).retrieve([Query("q", "abc rises in xyz")], 5)
-    facts, seeds, ranked = found.trace
+    (retrieval,) = scheme.open(letters).retrieve([Query("q", "abc rises in xyz")], 5)
+    facts, seeds, ranked = retrieval.trace
     assert (facts.ids, facts.triples) == (("A#t0000",), (Triple("abc", "rises in", "xyz"),))
     assert (seeds.ids, seeds.note) == (("abc", "xyz"), "1, 0.5")
-    assert ranked.ids == tuple(hit.id for hit in found.hits) == ("A", "B")
+    assert ranked.ids == tuple(hit.id for hit in retrieval.hits) == ("A", "B")
     # abc 1, xyz 1/2; abc - xyz, abc - A, xyz - A, xyz - mno, xyz - B, mno - B, all of weight 1
     links = {
         "abc": ["xyz", "A"],
@@ -327,8 +327,8 @@ def test_facts_by_hand(letters: Index) -> None:
     for _ in range(60):
         values = {node: value + 0.5 * flow.get(node, 0) for node, value in values.items()}
         flow = {n: sum(0.5 * flow.get(o, 0) / len(links[o]) for o in links[n]) for n in links}
-    assert [hit.score for hit in found.hits] == pytest.approx([values["A"], values["B"]], abs=1e-5)
-    assert (found.hits[0].doc_ids, found.hits[0].metadata, found.hits[0].kind) == (
+    assert [hit.score for hit in retrieval.hits] == pytest.approx([values["A"], values["B"]], abs=1e-5)
+    assert (retrieval.hits[0].doc_ids, retrieval.hits[0].metadata, retrieval.hits[0].kind) == (
         ("A",),
         {"A": {"id": "A"}},
         "passage",
@@ -339,10 +339,14 @@ def test_without_any_triple_passages_are_ranked_by_cosine(tmp_path: Path) -> Non
     documents = [Document(id, "", text) for id, text in (("X", "abc"), ("Y", "abd"), ("Z", "xyz"), ("W", "abc"))]
     workspace = small(tmp_path, *documents)
     for scheme in (FACTS, POWER):
-        (found,) = scheme.open(workspace).retrieve([Query("q", "abc")], 9)
-        assert [hit.id for hit in found.hits] == ["W", "X", "Y"]  # equal ones by id; Z, the farthest, resets nothing
-        assert [hit.score for hit in found.hits] == pytest.approx([0.025, 0.025, 0.025 * 2 / 3])
-        assert (found.trace[0].ids, found.trace[1].ids) == ((), ())
+        (retrieval,) = scheme.open(workspace).retrieve([Query("q", "abc")], 9)
+        assert [hit.id for hit in retrieval.hits] == [
+            "W",
+            "X",
+            "Y",
+        ]  # equal ones by id; Z, the farthest, resets nothing
+        assert [hit.score for hit in retrieval.hits] == pytest.approx([0.025, 0.025, 0.025 * 2 / 3])
+        assert (retrieval.trace[0].ids, retrieval.trace[1].ids) == ((), ())
 
 
 def test_passages_that_are_all_equally_near(tmp_path: Path) -> None:
@@ -352,9 +356,9 @@ def test_passages_that_are_all_equally_near(tmp_path: Path) -> None:
 
 
 def test_facts_that_do_not_pass_the_filter_seed_nothing(letters: Index) -> None:
-    (found,) = FACTS.open(letters).retrieve([Query("q", "abc rises in xyz", meta("id", "C", "D"))], 5)
-    assert {hit.id for hit in found.hits} <= {"C", "D"}
-    assert found.trace[0].ids == ("C#t0000",)
+    (retrieval,) = FACTS.open(letters).retrieve([Query("q", "abc rises in xyz", meta("id", "C", "D"))], 5)
+    assert {hit.id for hit in retrieval.hits} <= {"C", "D"}
+    assert retrieval.trace[0].ids == ("C#t0000",)
 
 
 def test_a_component_of_its_own_and_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
@@ -396,33 +400,33 @@ def test_a_model_says_what_a_question_names(tmp_path: Path, monkeypatch: pytest.
         workspace.add([A, B, C, D])
         workspace.build(ENTITIES)
         server.write = naming("ABC", " abc ", "", "uvvw", seen=seen)
-        (found,) = ENTITIES.open(workspace).retrieve([Query("q", "Where does abc rise?")], 4)
+        (retrieval,) = ENTITIES.open(workspace).retrieve([Query("q", "Where does abc rise?")], 4)
         assert seen == ["Where does abc rise?"]
-        named, linked, reached, near = found.trace
+        named, linked, reached, near = retrieval.trace
         assert (named.note, named.output_tokens > 0, named.input_tokens > 0) == ("abc, uvvw", True, True)
         assert (linked.ids, linked.note) == (("abc", "uvw"), "1, 1")
         assert (reached.ids, near.ids) == (("C", "A", "B"), ("D",))
-        assert [hit.id for hit in found.hits] == ["C", "A", "B", "D"]
+        assert [hit.id for hit in retrieval.hits] == ["C", "A", "B", "D"]
         # among phrases: from abc 7/12 are its own, 4/12 go to xyz, 1/12 to mno; from uvw 8/12 are its own, 4/12 pqr's
-        assert [hit.score for hit in found.hits[:3]] == pytest.approx([1, 11 / 12, 5 / 12], abs=1e-5)
+        assert [hit.score for hit in retrieval.hits[:3]] == pytest.approx([1, 11 / 12, 5 / 12], abs=1e-5)
         server.write = lambda body: "I would rather not."
         with pytest.raises(LLMError, match="question-entities"):
             ENTITIES.open(workspace).retrieve([Query("q", "Where does xyz meet?")], 4)
 
 
 def test_scores_of_entities_by_hand(letters: Index) -> None:
-    (found,) = ENTITIES.open(letters).retrieve([Query("q", "Is Pqr there?")], 4)
+    (retrieval,) = ENTITIES.open(letters).retrieve([Query("q", "Is Pqr there?")], 4)
     # pqr - uvw: of 1, 2/3 stay with pqr and 1/3 with uvw; both are in C
-    assert [(hit.id, hit.score) for hit in found.hits[:1]] == [("C", pytest.approx(1, abs=1e-5))]
-    assert found.trace[-1].note == "The walk reached 1 passages; others follow by cosine."
-    assert all(-2 <= hit.score <= 0 for hit in found.hits[1:])
-    assert {hit.id for hit in found.hits[1:]} == {"A", "B", "D"}
+    assert [(hit.id, hit.score) for hit in retrieval.hits[:1]] == [("C", pytest.approx(1, abs=1e-5))]
+    assert retrieval.trace[-1].note == "The walk reached 1 passages; others follow by cosine."
+    assert all(-2 <= hit.score <= 0 for hit in retrieval.hits[1:])
+    assert {hit.id for hit in retrieval.hits[1:]} == {"A", "B", "D"}
 
 
 def test_a_question_that_names_nothing_is_answered_by_cosine(letters: Index) -> None:
-    (found,) = ENTITIES.open(letters).retrieve([Query("q", "ghi?")], 2)
-    assert (found.hits[0].id, found.hits[0].score) == ("D", pytest.approx(0, abs=1e-6))
-    assert found.trace[0].note == ""
+    (retrieval,) = ENTITIES.open(letters).retrieve([Query("q", "ghi?")], 2)
+    assert (retrieval.hits[0].id, retrieval.hits[0].score) == ("D", pytest.approx(0, abs=1e-6))
+    assert retrieval.trace[0].note == ""
 
 
 def test_what_the_rules_find_named() -> None:

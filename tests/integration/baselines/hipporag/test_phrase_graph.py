@@ -168,8 +168,8 @@ def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
         for column in columns:
             coder.add(pa.array(column, pa.string()))
         texts, codes = coder.coded()
-        found = find_distinct(pa.array(column, pa.string()) for column in columns)
-    assert found.to_pylist() == sorted({*chain(*columns)})
+        distinct = find_distinct(pa.array(column, pa.string()) for column in columns)
+    assert distinct.to_pylist() == sorted({*chain(*columns)})
     assert texts.to_pylist() == list(dict.fromkeys(chain(*columns)))
     assert [[texts[place].as_py() for place in some.tolist()] for some in codes] == columns
     places = {"ab": 0, "": 1}

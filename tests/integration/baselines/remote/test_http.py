@@ -52,8 +52,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 def ask(index: Index, url: str, k: int = 3, query: Query = QUESTION, **params: Any) -> Retrieval:
     scheme = registry.scheme({"name": "http", "params": {"url": url, "key": "SEARCH_API_KEY", "retries": 0, **params}})
-    (found,) = scheme.open(index).retrieve([query], k)
-    return found
+    (retrieval,) = scheme.open(index).retrieve([query], k)
+    return retrieval
 
 
 def found_by(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
@@ -69,9 +69,9 @@ def test_hits_are_documents_of_the_corpus(server: OpenAIServer, index: Index) ->
     first = found.hits[0]
     assert (first.title, first.text) == ("Lindau", DOCUMENTS[0].text)
     assert first.metadata == {"lindau": DOCUMENTS[0].metadata}
-    (asked,) = server.requests
-    assert asked.body == {"query": QUESTION.text, "k": 3}
-    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    (request,) = server.requests
+    assert request.body == {"query": QUESTION.text, "k": 3}
+    assert request.headers["authorization"] == f"Bearer {KEY}"
 
 
 def test_a_vector_store_names_files_by_the_last_part_of_their_paths(server: OpenAIServer, index: Index) -> None:
@@ -342,7 +342,7 @@ def test_a_service_is_compared_like_any_method(server: OpenAIServer, tmp_path: P
     service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY, price=2)"
     result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[1, 5])
     assert result[service]["R@1"] == 1.0
-    (asked,) = [one for one in result.comparison.methods if one.name == "http"]
+    (asked,) = [method for method in result.comparison.methods if method.name == "http"]
     assert [answer.usage.money for answer in asked.final] == pytest.approx([0.002] * 3)
     assert {received.body["k"] for received in server.requests} == {1, 5}
 

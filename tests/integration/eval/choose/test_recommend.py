@@ -72,14 +72,14 @@ def test_command_resumes_and_asks_nothing_twice(answered: Any) -> None:
     assert values[0] == values[1]
     assert answered["spent"] == len(asked)
     assert answered["full"] == 3 * 80
-    assert {one["label"] for one in answered["candidates"]} == {"bm25", "dense", "links"}
+    assert {candidate["label"] for candidate in answered["candidates"]} == {"bm25", "dense", "links"}
 
 
 def test_candidates_of_a_file_and_flags_that_win(answered: Any) -> None:
     Path("race.yaml").write_text("methods: [bm25, hybrid]\ngrid: ['hybrid:depth=50,100']\nlimit: 30\nseed: 1\n")
     done = ragindex("recommend", "world:100", "--config", "race.yaml", "--limit", "10", "--index", "w", "--json", "-")
     assert done.code == 0, done.err
-    labels = sorted(one["label"] for one in done.json["candidates"])
+    labels = sorted(candidate["label"] for candidate in done.json["candidates"])
     assert labels == ["bm25", "hybrid(depth=100)", "hybrid(depth=50)"]
     assert (done.json["questions"], done.json["dataset"]["questions"]) == (10, 10)
     Path("race.yaml").write_text("methodes: [bm25]\n")
@@ -121,7 +121,7 @@ def test_compare_reuses_the_answers(answered: Any) -> None:
     asked = answer_lines(Path("w"))
     done = ragindex("compare", "world:100", "--methods", "links", "--limit", "80", "--index", "w", "--json", "-")
     assert answer_lines(Path("w")) == asked
-    scores = {one["label"]: one["score"] for one in answered["candidates"]}
+    scores = {candidate["label"]: candidate["score"] for candidate in answered["candidates"]}
     assert scores["links"] == pytest.approx(done.json["methods"][0]["metrics"]["R@5"])
 
 
@@ -132,7 +132,7 @@ def test_candidate_that_breaks_a_constraint_leaves(answered: Any) -> None:
     said = "Use bm25: it is the only candidate that meets the constraints. R@5 57.2 on 80 questions."
     assert said in " ".join(done.out.split())
     found = read_json(Path("found.json"))
-    states = {one["label"]: (one["state"], one["reason"]) for one in found["candidates"]}
+    states = {candidate["label"]: (candidate["state"], candidate["reason"]) for candidate in found["candidates"]}
     assert states["bm25"] == ("accepted", "no other meets the constraints")
     assert states["dense"][0] == states["links"][0] == "constraint"
     assert states["dense"][1].startswith("--max-mb 0.1: ")
@@ -151,7 +151,7 @@ def test_recall_below_the_least_leaves(answered: Any) -> None:
     done = ragindex("recommend", *WORLD, "--min-recall", "0.6", "--estimand", "questions", "--delta", "0.3")
     assert done.code == 0, done.err
     found = read_json(Path("found.json"))
-    states = {one["label"]: (one["state"], one["reason"]) for one in found["candidates"]}
+    states = {candidate["label"]: (candidate["state"], candidate["reason"]) for candidate in found["candidates"]}
     below = "--min-recall 0.6: R@5 is below it for certain"
     assert states["bm25"] == states["dense"] == ("constraint", below)
     assert states["links"][0] == "accepted"
@@ -180,15 +180,15 @@ def test_when_none_meets_the_constraints_reasons_are_given(
 ) -> None:
     done = ragindex("recommend", *WORLD, *constraint)
     assert done.code == 2
-    said = done.err.strip().splitlines()[-1]
-    assert said.startswith(f"error: No candidate meets the constraints. bm25: {reason}")
+    output = done.err.strip().splitlines()[-1]
+    assert output.startswith(f"error: No candidate meets the constraints. bm25: {reason}")
 
 
 def test_wrong_rules_are_refused() -> None:
     done = ragindex("recommend", "notes", "--questions", "questions.txt", "--methods", "bm25,dense")
     assert done.code == 2
-    said = done.err.strip().splitlines()[-1]
-    assert said.startswith("error: recommend needs questions with gold documents")
+    output = done.err.strip().splitlines()[-1]
+    assert output.startswith("error: recommend needs questions with gold documents")
     assert "--metric must be one of R@5" in failed(2, "recommend", *NOTES, "--metric", "R@7")
     assert failed(2, "recommend", *NOTES, "--min-recall", "0.6", "--metric", "nDCG@5") == (
         "--min-recall bounds the metric that is decided by, which must be one of R@5, R@10, R@20. Got --metric nDCG@5."
@@ -217,7 +217,7 @@ def test_dear_methods_are_tried_on_a_growing_part(monkeypatch: pytest.MonkeyPatc
     sizes = [int(step.split()[2]) for step in said]
     assert sizes == sorted(sizes)
     assert sizes[0] < 400
-    state = {one["label"]: one for one in done.json["candidates"]}["dense"]
+    state = {candidate["label"]: candidate for candidate in done.json["candidates"]}["dense"]
     built = any(step.startswith("dense is built") for step in done.json["steps"])
     assert built == (state["state"] != "sub-corpus")
     assert ragindex("search", "Where?", "--index", "w", "--method", "bm25", "--json", "-").code == 0
@@ -301,7 +301,7 @@ def test_a_build_that_takes_longer_than_allowed_is_stopped(monkeypatch: pytest.M
         done = ragindex("recommend", *WORLD, "--max-index-minutes", "5")
     assert done.code == 0, done.err
     found = read_json(Path("found.json"))
-    states = {one["label"]: (one["state"], one["reason"]) for one in found["candidates"]}
+    states = {candidate["label"]: (candidate["state"], candidate["reason"]) for candidate in found["candidates"]}
     over = "--max-index-minutes 5: its build takes longer"
     assert states["bm25"][0] == "accepted"
     assert states["dense"] == ("constraint", over)

@@ -70,8 +70,8 @@ def test_llm_store_and_language_are_those_of_the_index(monkeypatch: pytest.Monke
     assert ragindex(*WRITING["index"], "--index", "w", *given).code == 0
     for command in WRITING.values():
         assert ragindex(*command, "--index", "w").code in (0, 13)
-        held = read_manifest(Path("w"))
-        assert held is not None
-        assert held.llm["params"]["model"] == "gpt-4o-mini"
+        manifest = read_manifest(Path("w"))
+        assert manifest is not None
+        assert manifest.llm["params"]["model"] == "gpt-4o-mini"
     said = ragindex(*WRITING["compare"], "--index", "w", "--json", "-").json
     assert (said["store"], said["language"]) == (STORES[1], "german")

@@ -17,7 +17,9 @@ from ragindex_eval.results.questions import QuestionAnswer
 
 
 def found(query: str, *documents: str) -> MethodAnswer:
-    return MethodAnswer(query, tuple(SavedHit(f"{one}#0", (one,), 0.5, one.title()) for one in documents))
+    return MethodAnswer(
+        query, tuple(SavedHit(f"{document}#0", (document,), 0.5, document.title()) for document in documents)
+    )
 
 
 @pytest.fixture
@@ -39,7 +41,10 @@ def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comparison:
 
 def test_results_by_question_in_python(comparison: Comparison) -> None:
     result = Result(comparison)
-    assert [(one.id, one.gold) for one in result.questions] == [("q1", {"a": 1, "b": 1}), ("q2", {"c": 1})]
+    assert [(question.id, question.gold) for question in result.questions] == [
+        ("q1", {"a": 1, "b": 1}),
+        ("q2", {"c": 1}),
+    ]
     assert {label: one.gold_ranks for label, one in result.question("q1").methods.items()} == {
         "bm25": {"a": 2},
         "dense": {"b": 1, "a": 2},
@@ -76,7 +81,7 @@ def test_one_question_of_the_newest_results(comparison: Comparison) -> None:
 
 def test_all_questions_and_other_folders(comparison: Comparison) -> None:
     rows = [line.split() for line in ragindex("results").out.splitlines()]
-    assert rows[:2] == [["R@1"], ["id", "question", *(one.label for one in comparison.methods)]]
+    assert rows[:2] == [["R@1"], ["id", "question", *(method.label for method in comparison.methods)]]
     assert [(row[0], row[-2:]) for row in rows[2:]] == [("q1", ["0.0", "50.0"]), ("q2", ["100.0", "0.0"])]
     assert [one["id"] for one in ragindex("results", "ragindex-results/old", "--json", "-").json] == ["q9"]
     save_results(Study("both", (comparison, replace(comparison, seed=1))), Path("ragindex-results/both"))

@@ -75,14 +75,14 @@ def test_compare_with_published_figures() -> None:
     ragindex("report", "books")
     assert Path("books/report.html").read_text() == html
     figures = json.loads(Path("books/comparison.json").read_text())["published"]["figures"]
-    assert [(one["method"], one["metric"], one["verdict"]) for one in figures] == [
+    assert [(figure["method"], figure["metric"], figure["verdict"]) for figure in figures] == [
         ("BM25", "R@1", "not comparable"),
         ("BM25", "R@3", "not comparable"),
         ("<u>dense</u>", "R@1", "not measured"),
     ]
     same = ragindex(*arguments, "notes", "--llm", "offline", "--json", "-").json["published"]
-    assert [one["equal"] for one in same["conditions"]] == [True, True, True]
-    verdicts = [(one["published"], one["here"], one["verdict"]) for one in same["figures"][:2]]
+    assert [condition["equal"] for condition in same["conditions"]] == [True, True, True]
+    verdicts = [(figure["published"], figure["here"], figure["verdict"]) for figure in same["figures"][:2]]
     assert verdicts == [(0.75, 0.75, "within the interval"), (0.125, 1.0, "differs")]
     assert "name this data set with --published-data (notes, <i>books</i>)" in ragindex(*arguments[:-1]).out
     wrong = ragindex(*arguments, "books")

@@ -33,18 +33,20 @@ def test_the_command_writes_what_compare_reads(desk: Path) -> None:
     assert done.json["notes"][0].startswith("2 documents are left out: their ids hold a semicolon")
     assert done.json["notes"][1].startswith("Only 1 of 2 questions over two documents")
     read = datasets.read_dataset(desk / "papers", questions=desk / "drafted.csv")
-    assert [query.text for query in read.queries] == [one["question"] for one in done.json["questions"]]
+    assert [query.text for query in read.queries] == [question["question"] for question in done.json["questions"]]
     assert read.gold is not None
     assert [sorted(gold.doc_ids) for gold in read.gold.values()] == [
-        sorted(one["documents"]) for one in done.json["questions"]
+        sorted(question["documents"]) for question in done.json["questions"]
     ]
-    assert [gold.answers for gold in read.gold.values()] == [(one["answer"],) for one in done.json["questions"]]
+    assert [gold.answers for gold in read.gold.values()] == [
+        (question["answer"],) for question in done.json["questions"]
+    ]
     texts = {document.id: document.text for document in read.corpus.documents}
     quoted = [
         [" ".join(texts[place.doc_id][slice(*word)] for word in place.words) for place in gold.evidence]
         for gold in read.gold.values()
     ]
-    assert quoted == [one["source"] for one in done.json["questions"]]
+    assert quoted == [question["source"] for question in done.json["questions"]]
 
 
 def test_what_the_command_says() -> None:
@@ -66,8 +68,8 @@ def test_the_command_can_leave_titles_out(desk: Path) -> None:
 
 def test_an_edited_file_is_not_replaced(desk: Path) -> None:
     (desk / "drafted.csv").write_text("mine")
-    said = failed(2, "questions", "papers", "--out", "drafted.csv")
-    assert said == "drafted.csv already exists and may have been edited. Name another --out, or pass --overwrite."
+    message = failed(2, "questions", "papers", "--out", "drafted.csv")
+    assert message == "drafted.csv already exists and may have been edited. Name another --out, or pass --overwrite."
     assert (desk / "drafted.csv").read_text() == "mine"
     assert ragindex("questions", "papers", "--out", "drafted.csv", "--overwrite").code == 0
     assert (desk / "drafted.csv").read_text(encoding="utf-8-sig").startswith('"question","answer","documents"')
@@ -76,11 +78,11 @@ def test_an_edited_file_is_not_replaced(desk: Path) -> None:
 def test_nothing_to_draft_from(desk: Path) -> None:
     (desk / "empty").mkdir()
     (desk / "empty" / "a.txt").write_text("nothing to see\n")
-    said = failed(3, "questions", "empty", "--out", "drafted.csv")
-    assert said.startswith(
+    message = failed(3, "questions", "empty", "--out", "drafted.csv")
+    assert message.startswith(
         "empty: expected sentences that a question can be drafted from, with names, dates or numbers;"
     )
-    assert said.endswith("run: ragindex compare empty --questions questions.txt.")
+    assert message.endswith("run: ragindex compare empty --questions questions.txt.")
     assert not (desk / "drafted.csv").exists()
 
 
@@ -106,4 +108,4 @@ def test_another_language_is_noticed(desk: Path) -> None:
     done = ragindex("questions", "papers/turm.txt", "--out", "drafted.csv")
     assert "The corpus looks like german; pass --language german" in done.err
     done = ragindex("questions", "papers/turm.txt", "--out", "german.csv", "--language", "german", "--json", "-")
-    assert [one["answer"] for one in done.json["questions"]] == ["Anna Weber"]
+    assert [question["answer"] for question in done.json["questions"]] == ["Anna Weber"]

@@ -288,7 +288,7 @@ def as_hipporag(folder: Path) -> tuple[Path, None]:
         {
             "question": question,
             "answer": "x",
-            "paragraphs": [{**one, "is_supporting": one is right} for one in paragraphs],
+            "paragraphs": [{**paragraph, "is_supporting": paragraph is right} for paragraph in paragraphs],
         }
         for question, right in (
             ("When did the harbour office close?", paragraphs[0]),
@@ -443,15 +443,15 @@ def test_single_questions_show_where_the_gold_text_is() -> None:
 
 def test_pairs_are_covered_by_whichever_copy_is_in_a_cluster() -> None:
     same = {"a": "a", "t": "a"}
-    (one,) = count_coverage({"tree": [["t", "b"], ["a", "c"]]}, [["a", "b"]], {}, 4, same).groupings
-    assert one.pairs == 1
-    (one,) = count_coverage({"tree": [["t", "b"]]}, [["a", "c"]], {}, 4, same).groupings
-    assert one.pairs == 0
+    (grouping,) = count_coverage({"tree": [["t", "b"], ["a", "c"]]}, [["a", "b"]], {}, 4, same).groupings
+    assert grouping.pairs == 1
+    (grouping,) = count_coverage({"tree": [["t", "b"]]}, [["a", "c"]], {}, 4, same).groupings
+    assert grouping.pairs == 0
 
 
 def test_a_reader_gets_each_gold_text_once() -> None:
     documents = [Document(id, "Harbour", COFFEE) for id in ("b", "a")]
     gold = gold_classes.in_classes(documents, {"q": Gold(frozenset({"a", "b"}))})
-    source = GoldPassages(gold, {one.id: one for one in documents}, None, "english")
+    source = GoldPassages(gold, {document.id: document for document in documents}, None, "english")
     [found] = source.retrieve([Query("q", "harbour")], 5)
     assert [hit.doc_ids for hit in found.hits] == [("a",)]

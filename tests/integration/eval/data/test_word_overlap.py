@@ -26,9 +26,9 @@ def recalls(seed: int, folder: Path) -> Mapping[str, float]:
     with Index.open(folder / "w", chunking=None, create=True) as workspace:
         workspace.add(worlds.make_documents(1000, seed))
         workspace.build(BM25())
-        found = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)
+        retrievals = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)
     values = defaultdict(list)
-    for one, retrieval in zip(asked, found, strict=True):
+    for one, retrieval in zip(asked, retrievals, strict=True):
         assert one.gold is not None
         hits = {id for hit in retrieval.hits for id in hit.doc_ids}
         values[one.gold.kind].append(len(hits & one.gold.doc_ids) / len(one.gold.doc_ids))

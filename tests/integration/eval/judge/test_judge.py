@@ -70,7 +70,7 @@ def test_a_pool_is_the_first_documents_of_all_methods_with_their_passages() -> N
     }
     pool = make_pool(SOURCE, ["one?"], documents, found)
     (question,) = pool.questions
-    passages = {one.id: one.passages for one in question.documents}
+    passages = {document.id: document.passages for document in question.documents}
     assert passages == {"x": (text[:15], text[16:32]), "y": (text[:15],), "z": (f"{text} z",)}
     assert {label: question.first_documents(label, 3) for label in "ab"} == {"a": ["x", "y", "w"], "b": ["x", "z", "y"]}
 
@@ -79,12 +79,12 @@ def test_a_pool_counts_hits_as_a_comparison_does() -> None:
     documents = [Document(id, id.upper(), f"text of {id}") for id in "wxyz"]
     found = {"a": [[hit("x", 0, 4), hit("x", 5, 7), hit("y"), hit("z")]]}
     (question,) = make_pool(SOURCE, ["one?"], documents, found).questions  # to a depth of two
-    assert [one.id for one in question.documents] == ["x"]
+    assert [document.id for document in question.documents] == ["x"]
     assert [question.first_documents("a", k) for k in (1, 2, 3)] == [["x"], ["x"], ["x", "y"]]
     summary = replace(hit("w"), doc_ids=("w", "z", "y"))  # takes as many places as it names documents
     (question,) = make_pool(SOURCE, ["one?"], documents, {"a": [[summary]]}).questions
     assert question.first_documents("a", 2) == ["w", "z"]
-    assert {one.id for one in question.documents} == {"w", "z"}
+    assert {document.id for document in question.documents} == {"w", "z"}
 
 
 def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_twins() -> None:
@@ -101,7 +101,7 @@ def test_documents_of_equal_text_are_pooled_once() -> None:
     documents = [Document("x", "T", "same"), Document("y", "T", "same  "), Document("z", "T", "other")]
     found = {"a": [[hit("y", 0, 4), hit("x", 0, 4), hit("z", 0, 5)]], "b": [[]]}
     pool = make_pool(replace(SOURCE, depth=3), ["one?"], documents, found)
-    assert {one.id for one in pool.questions[0].documents} == {"x", "z"}
+    assert {document.id for document in pool.questions[0].documents} == {"x", "z"}
     assert {label: pool.questions[0].first_documents(label, 3) for label in "ab"} == {"a": ["x", "z"], "b": []}
 
 
@@ -112,7 +112,7 @@ def test_the_seed_alone_draws_the_order_whichever_method_found_what() -> None:
 
     def order(source: PoolSource, a: list[SavedHit], b: list[SavedHit]) -> list[list[str]]:
         pool = make_pool(source, texts, documents, {"a": [a] * 8, "b": [b] * 8})
-        return [[one.text, *(document.id for document in one.documents)] for one in pool.questions]
+        return [[question.text, *(document.id for document in question.documents)] for question in pool.questions]
 
     first = order(deep, hits, hits[::-1])
     assert first == order(deep, hits[::-1], hits)
@@ -248,25 +248,25 @@ def test_a_model_judges_the_whole_pool_and_writes_only_what_is_new(tmp_path: Pat
 
 
 def figures(found: PoolEstimates) -> dict[str, dict[str, float | None]]:
-    return {one.label: {each.metric: each.person for each in one.estimates} for one in found.methods}
+    return {method.label: {each.metric: each.person for each in method.estimates} for method in found.methods}
 
 
 def test_metrics_are_relative_to_the_pool() -> None:
     pool = made_pool()
-    found = estimate_methods(pool, grades(pool, "201", "000"), None)
+    methods = estimate_methods(pool, grades(pool, "201", "000"), None)
     # question 1: x and z are relevant; question 2: nothing is, which counts 0; question 3 is not judged
-    assert figures(found) == {
+    assert figures(methods) == {
         "a": {"pool recall@2": 0.25, "precision@2": 0.25, "pool recall@3": 0.25, "precision@3": pytest.approx(1 / 6)},
         "b": {"pool recall@2": 0.25, "precision@2": 0.25, "pool recall@3": 0.5, "precision@3": pytest.approx(1 / 3)},
     }
-    assert (found.by_person, found.documents_by_person, found.without_relevant) == (2, 6, 1)
-    assert found.methods[0].judged == {"judged@2": 1.0, "judged@3": pytest.approx(2 / 3)}
+    assert (methods.by_person, methods.documents_by_person, methods.without_relevant) == (2, 6, 1)
+    assert methods.methods[0].judged == {"judged@2": 1.0, "judged@3": pytest.approx(2 / 3)}
 
 
 def test_bounds_hold_whatever_the_unjudged_documents_are() -> None:
     pool = made_pool(1)
-    found = estimate_methods(pool, grades(pool, "201"), None)
-    bounds = {one.label: {each.metric: each.bounds for each in one.estimates} for one in found.methods}
+    methods = estimate_methods(pool, grades(pool, "201"), None)
+    bounds = {method.label: {each.metric: each.bounds for each in method.estimates} for method in methods.methods}
     # w, which only a finds among its first three, is not judged: 1 of 2 or 2 of 3 for a, and 2 of 2 or 2 of 3 for b
     assert bounds["a"]["pool recall@3"] == (0.5, pytest.approx(2 / 3))
     assert bounds["b"]["pool recall@3"] == (pytest.approx(2 / 3), 1.0)
@@ -274,23 +274,23 @@ def test_bounds_hold_whatever_the_unjudged_documents_are() -> None:
     assert bounds["a"]["pool recall@2"] == (0.5, 0.5)
     # they are shown wherever they differ, also for b, of which all of the first three are judged
     console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(render_judged(found))
+    console.print(render_judged(methods))
     rows = {tuple(line.split()[:3]): line for line in console.export_text().splitlines() if "@" in line}
-    assert found.methods[1].judged["judged@3"] == 1.0
+    assert methods.methods[1].judged["judged@3"] == 1.0
     assert rows["pool", "recall@3", "b"].rstrip().endswith("100.0   66.7 to 100.0")
     assert rows["pool", "recall@2", "a"].rstrip().endswith(" 100.0")
 
 
 def test_only_the_first_questions_count_so_that_they_are_a_random_sample() -> None:
     pool = made_pool(3)
-    found = estimate_methods(pool, grades(pool, "200", "20", "222"), None)
-    assert (found.by_person, found.documents_by_person) == (1, 3)
+    methods = estimate_methods(pool, grades(pool, "200", "20", "222"), None)
+    assert (methods.by_person, methods.documents_by_person) == (1, 3)
 
 
 def test_agreement_is_that_of_relevance() -> None:
     pool = made_pool(2)
-    found = estimate_methods(pool, grades(pool, "210", "002"), grades(pool, "200", "022"), "m")
-    agreement = found.agreement
+    methods = estimate_methods(pool, grades(pool, "210", "002"), grades(pool, "200", "022"), "m")
+    agreement = methods.agreement
     assert agreement is not None
     assert (agreement.documents, agreement.share) == (6, pytest.approx(4 / 6))
     assert agreement.kappa == pytest.approx((4 / 6 - 0.5) / 0.5)
@@ -300,12 +300,12 @@ def test_agreement_is_that_of_relevance() -> None:
 def test_a_model_that_agrees_is_worth_questions_and_the_text_says_how_many() -> None:
     pool = made_pool(40)
     written = [("200", "020", "022", "002")[number % 4] for number in range(40)]
-    found = estimate_methods(pool, grades(pool, *written[:20]), grades(pool, *written), "m")
-    powered = found.methods[0].estimates[0].powered
+    methods = estimate_methods(pool, grades(pool, *written[:20]), grades(pool, *written), "m")
+    powered = methods.methods[0].estimates[0].powered
     assert powered is not None
     assert powered.estimate == pytest.approx(0.625, abs=0.01)
     assert powered.effective_questions == pytest.approx(40, rel=0.1)
-    assert describe_worth(found).startswith("For pool recall@2, the judgements of m are worth about ")
+    assert describe_worth(methods).startswith("For pool recall@2, the judgements of m are worth about ")
     alone = estimate_methods(pool, grades(pool, *written[:20]), None)
     assert describe_worth(alone) == ""
 
@@ -352,7 +352,7 @@ def test_the_command_pools_and_resumes(pooled: Done) -> None:
     pool = load_pool(Path("judged"))
     assert pool is not None
     assert pool.source.methods == ("bm25", "dense")
-    assert {one.text for one in pool.questions} == {"Which hill is highest?", "What is slate?"}
+    assert {question.text for question in pool.questions} == {"Which hill is highest?", "What is slate?"}
     session = JudgingSession(pool, Path("judged"), 2)
     while (item := session.current()) is not None:
         session.answer(2 if item.document.id == "hill.md" else 0)
@@ -380,8 +380,8 @@ def test_a_model_judges_first_and_another_is_refused(built: None) -> None:
     judged = read_pair_grades(Path("judged/model"))
     assert len(judged) == done.json["documents"]
     Path("judged/model/model.json").write_text('{"model": "openai:other", "whole": true}')
-    said = failed(2, *COMMAND, "--llm", "offline")
-    assert said.startswith("The pool was judged by openai:other, and --llm is offline.")
+    message = failed(2, *COMMAND, "--llm", "offline")
+    assert message.startswith("The pool was judged by openai:other, and --llm is offline.")
 
 
 def test_a_model_is_asked_once_about_each_document(built: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,20 +398,20 @@ def test_a_model_is_asked_once_about_each_document(built: None, monkeypatch: pyt
         assert done.code == 0, done.err
         pool, judged = load_pool(Path("judged")), read_pair_grades(Path("judged/model"))
         assert pool is not None
-        pairs = {(question.id, one.id) for question in pool.questions for one in question.documents}
+        pairs = {(question.id, document.id) for question in pool.questions for document in question.documents}
         failed_pairs = {pair for pair in pairs if pair[1] == "quill.txt"}
         assert judged == {pair: 2 if pair[1] == "hill.md" else 0 for pair in pairs - failed_pairs}
         assert f"gave no usable answer for {len(failed_pairs)} of {len(pairs)} documents" in done.err
         sent = len(server.requests)
         assert ragindex(*COMMAND, "--llm", "openai:small").code == 0
-        again = [one for one in server.requests[sent:] if "Grey Anna" in str(one.body)]
+        again = [request for request in server.requests[sent:] if "Grey Anna" in str(request.body)]
         assert again == [], "what was answered is not paid for again"
 
 
 def test_a_pool_that_was_made_otherwise_is_refused() -> None:
     assert ragindex(*COMMAND).code == 0
-    said = failed(2, *COMMAND[:-1], "3")
-    assert said == (
+    message = failed(2, *COMMAND[:-1], "3")
+    assert message == (
         "The pool in judged was made otherwise: depth was 2, and is 3. Give what it was made from, or another --out."
     )
     Path("notes/hill.md").write_text("# Grey Anna\n\nChanged.")

@@ -63,8 +63,8 @@ def test_failing_tracker_does_not_fail_the_recommendation(uri: str, monkeypatch:
         warnings.simplefilter("always", TrackingWarning)
         done = ragindex("recommend", "notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--json", "-")
     assert (done.code, done.json["chosen"] in ("bm25", "dense")) == (0, True)
-    said = [str(one.message) for one in told if one.category is TrackingWarning] or [done.err]
-    assert any("The recommendation was not recorded in MLflow at http://127.0.0.1:9" in one for one in said)
+    output = [str(one.message) for one in told if one.category is TrackingWarning] or [done.err]
+    assert any("The recommendation was not recorded in MLflow at http://127.0.0.1:9" in one for one in output)
 
 
 def test_refused_recommendation_leaves_no_run(uri: str) -> None:

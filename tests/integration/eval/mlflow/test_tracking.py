@@ -64,7 +64,7 @@ def test_a_parent_run_with_a_child_a_method(
         assert parent.info.run_id == parent_id
         assert {run.info.status for run in runs.values()} == {"FINISHED"}
         assert [name for name, run in runs.items() if run.data.tags.get("mlflow.parentRunId") == parent_id] == [
-            one for one in runs if one != "two"
+            run for run in runs if run != "two"
         ]
         assert parent.data.params["dataset/fingerprint"] == "fingerprint-of-two"
         assert parent.data.params["fingerprint"] == comparison.fingerprint
@@ -155,9 +155,9 @@ def test_durations_datasets_and_a_summary(comparison: Comparison, working_folder
 def test_an_equal_comparison_has_one_tree(comparison: Comparison, working_folder: Path, uri: str) -> None:
     first = track(timed(comparison))
     before = all_runs(uri)
-    kept = count_rows(working_folder)
+    rows = count_rows(working_folder)
     assert track(timed(comparison)) == first
-    assert count_rows(working_folder) == kept  # nothing is added where nothing differs
+    assert count_rows(working_folder) == rows  # nothing is added where nothing differs
     assert track(timed(comparison, 3.0)) == first
     assert {run.info.run_id for run in all_runs(uri)} == {run.info.run_id for run in before}
     assert parent_of(uri).data.metrics["duration_seconds"] == 3.0

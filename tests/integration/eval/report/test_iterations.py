@@ -234,7 +234,7 @@ def test_quartiles_and_means_by_kind() -> None:
     assert found is not None
     assert found.metric == "R@5"
     assert [
-        (kind.name, [(one.label, one.mean, one.interval, *one.quartiles) for one in kind.spreads])
+        (kind.name, [(spread.label, spread.mean, spread.interval, *spread.quartiles) for spread in kind.spreads])
         for kind in found.kinds
     ] == [
         ("2hop · 4 questions", [("one", "62.5", "", "37.5", "75.0", "100.0"), ("all", *["100.0", ""], *["100.0"] * 3)]),
@@ -263,12 +263,12 @@ def test_kinds_that_only_count_hops_are_left_to_the_plots() -> None:
 def test_when_questions_stopped_by_hops() -> None:
     found = hops.render_hops(four_questions())
     assert found is not None
-    assert [(one.label, one.kind, one.questions, one.median, one.mean, one.counts) for one in found.stops] == [
+    assert [(stop.label, stop.kind, stop.questions, stop.median, stop.mean, stop.counts) for stop in found.stops] == [
         ("gear", "2 hops", 2, "1.5", "1.50", (1, 1, 0)),
         ("gear", "3 hops", 1, "3", "3.00", (0, 0, 1)),
     ]
     assert [kind.name for kind in found.kinds] == ["2hop · 2 questions", "3hop1 · 1 question", "3hop2 · 1 question"]
-    assert [(one.label, one.mean) for one in found.kinds[1].spreads] == [("gear", "0.0"), ("flat", "100.0")]
+    assert [(spread.label, spread.mean) for spread in found.kinds[1].spreads] == [("gear", "0.0"), ("flat", "100.0")]
 
 
 # ---------------------------------------------------------------- the page

@@ -103,11 +103,11 @@ def test_what_is_no_result_is_an_error(tmp_path: Path, comparison: Comparison) -
     (tmp_path / "out" / "per_query.jsonl").write_text("\n".join(lines[:-1]))
     with pytest.raises(DataError, match=r"expected a line for each of 3 questions and hybrid; found 2, or others"):
         load_results(tmp_path / "out")
-    whole = (tmp_path / "out" / "comparison.json").read_text()
-    (tmp_path / "out" / "comparison.json").write_text(whole.replace('"R@1": ', '"R@1": NaN, "R@3": ', 1))
+    text = (tmp_path / "out" / "comparison.json").read_text()
+    (tmp_path / "out" / "comparison.json").write_text(text.replace('"R@1": ', '"R@1": NaN, "R@3": ', 1))
     with pytest.raises(DataError, match=r"comparison.json: expected JSON; found NaN is no number"):
         load_results(tmp_path / "out")
-    (tmp_path / "out" / "comparison.json").write_text(whole)
+    (tmp_path / "out" / "comparison.json").write_text(text)
     value = json.loads((tmp_path / "out" / "comparison.json").read_text())
     del value["pairs"]
     (tmp_path / "out" / "comparison.json").write_text(json.dumps(value))

@@ -217,16 +217,16 @@ def test_a_finished_comparison_asks_nothing_again(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     scheme = Scripted(journal=str(journal))
     first = run(tmp_path / "w", scheme)
-    asked = journal.read_text()
-    assert asked.count("q1") > 0
+    text = journal.read_text()
+    assert text.count("q1") > 0
     second = run(tmp_path / "w", scheme)
-    assert journal.read_text() == asked
+    assert journal.read_text() == text
     (read_back,) = second.notes
     assert re.search(r": 3 answers read from \d\d:\d\d; --fresh asks again$", read_back)
     assert {**second.to_json(), "notes": []} == first.to_json()
     again = run(tmp_path / "w", scheme, fresh=True)
     assert again.notes == ()
-    assert journal.read_text().count("q1") == 2 * asked.count("q1")  # answered again, and timed again
+    assert journal.read_text().count("q1") == 2 * text.count("q1")  # answered again, and timed again
     assert again.methods[0].metrics == first.methods[0].metrics
     assert second.fingerprint == first.fingerprint
 
@@ -245,7 +245,7 @@ def test_a_scheme_that_depends_on_k_is_asked_once_for_each(shared: Path, tmp_pat
 
 def test_without_gold_no_quality_is_claimed(shared: Path, tmp_path: Path) -> None:
     comparison = run(shared, "dense", "bm25", data=dataset(gold=None), out=tmp_path / "out")
-    assert [one.label for one in comparison.methods] == ["dense", "bm25"]  # as they were named
+    assert [method.label for method in comparison.methods] == ["dense", "bm25"]  # as they were named
     assert comparison.methods[0].metrics == {}
     assert comparison.methods[0].latency.questions == 3
     text = shown(comparison)
@@ -361,13 +361,13 @@ def test_latency_is_split_and_kept(tmp_path: Path) -> None:
     assert measured.store == Percentiles(500.0, 500.0)
     assert measured.own == Percentiles(0.0, 0.0)
     assert measured.questions == 3
-    asked = journal.read_text()
-    (kept,) = (tmp_path / "w" / "runs").rglob("latency-20-*.json")
+    text = journal.read_text()
+    (path,) = (tmp_path / "w" / "runs").rglob("latency-20-*.json")
     assert run(tmp_path / "w", scheme).methods[0].latency == measured
-    assert journal.read_text() == asked
-    kept.unlink()
+    assert journal.read_text() == text
+    path.unlink()
     run(tmp_path / "w", scheme)
-    assert journal.read_text().count("\n") == asked.count("\n") + 5 + 2 * 3  # five to warm up, and rounds of three
+    assert journal.read_text().count("\n") == text.count("\n") + 5 + 2 * 3  # five to warm up, and rounds of three
 
 
 @pytest.mark.usefixtures("all_rounds")

@@ -28,7 +28,7 @@ def test_tokens_money_and_calls_of_indexing_and_asking(server: OpenAIServer, tmp
     free, asking = comparison.methods
     assert comparison.llm == "openai:small"
     assert (free.index_usage.input_tokens, free.calls, free.query_usage.money) == (0, 0.0, 0.0)
-    sent = [sum(len(message["content"].split()) for message in one.body["messages"]) for one in server.requests]
+    sent = [sum(len(message["content"].split()) for message in request.body["messages"]) for request in server.requests]
     assert asking.calls == 1.0
     assert asking.index_usage.input_tokens + 2 * asking.query_usage.input_tokens == pytest.approx(sum(sent[:5]))
     assert asking.index_usage.money > 0

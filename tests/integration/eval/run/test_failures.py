@@ -224,7 +224,7 @@ def test_usage_of_a_failed_question(server: OpenAIServer, tmp_path: Path) -> Non
     assert asking.query_usage.input_tokens == (q1.usage.input_tokens + q2.usage.input_tokens) / 2
     assert asking.query_usage.input_tokens * 2 == asking.spent.input_tokens
     assert comparison.pair(asking.label, "bm25", "input_tokens").questions == 2
-    value = next(one for one in comparison.to_json()["methods"] if one["label"] == asking.label)
+    value = next(method for method in comparison.to_json()["methods"] if method["label"] == asking.label)
     assert value["usage"]["query"]["input_tokens"] == asking.query_usage.input_tokens
 
 

@@ -25,12 +25,12 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Done]
         folder = tmp_path_factory.mktemp("used")
         patch.chdir(folder)
         record_nothing(patch)
-        asked = write_mills(folder)
-        write_questions(folder / "main.csv", asked[::2])
-        sealed = asked[1::2]
+        mills = write_mills(folder)
+        write_questions(folder / "main.csv", mills[::2])
+        sealed = mills[1::2]
         wrong = [(text, "anna.md") for text, _ in sealed[:3]]  # nothing finds these, so differences vary
         write_questions(folder / "sealed.csv", [*wrong, *sealed[3:]])
-        write_questions(folder / "more.csv", asked[3::2])
+        write_questions(folder / "more.csv", mills[3::2])
         (folder / "plain.txt").write_text("Which mill stands by the river?\n")
         done = ragindex(*COMPARE, *SEALED)
         assert done.code == 0, done.err
@@ -48,14 +48,14 @@ def desk(used: tuple[Path, Done]) -> None:
 
 def test_compare_confirms_best_method_once(used: tuple[Path, Done]) -> None:
     done = used[1]
-    held = done.json["holdout"]
-    best, rival = (one["label"] for one in done.json["methods"])
-    assert (held["chosen"], held["rival"], held["metric"], held["earlier"]) == (best, rival, "R@1", [])
+    holdout = done.json["holdout"]
+    best, rival = (method["label"] for method in done.json["methods"])
+    assert (holdout["chosen"], holdout["rival"], holdout["metric"], holdout["earlier"]) == (best, rival, "R@1", [])
     alone = ragindex(*COMPARE[:6], "--index", "other", "--questions", "sealed.csv", *COMPARE[-4:]).json
-    scores = {one["label"]: one["metrics"]["R@1"] for one in alone["methods"]}
-    assert held["score"] == pytest.approx(scores[best])
-    assert held["rival_score"] == pytest.approx(scores[rival])
-    low, high = held["difference"]
+    scores = {method["label"]: method["metrics"]["R@1"] for method in alone["methods"]}
+    assert holdout["score"] == pytest.approx(scores[best])
+    assert holdout["rival_score"] == pytest.approx(scores[rival])
+    low, high = holdout["difference"]
     assert low < scores[best] - scores[rival] < high
     assert low != pytest.approx(-high), "the difference has a direction"
     (use,) = Ledger(Path(LEDGER)).uses()

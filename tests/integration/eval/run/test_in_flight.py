@@ -107,7 +107,9 @@ def test_requests_in_flight_reach_the_limit_and_costs_stay_with_their_questions(
     )
     assert server.most_in_flight == LIMIT
     for query, answer in zip(QUERIES, asked, strict=True):
-        sent = [one.body["messages"] for one in server.requests if f"{query.id} " in str(one.body["messages"])]
+        sent = [
+            request.body["messages"] for request in server.requests if f"{query.id} " in str(request.body["messages"])
+        ]
         assert answer.calls == len(sent) == CALLS
         tokens = sum(server.count(message["content"]) for messages in sent for message in messages)
         assert answer.usage.input_tokens == tokens

@@ -84,10 +84,10 @@ def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(w
     "content", ["", "{}", '{"seconds": {}}', "[1]", '{"run": "x", "taken": "", "asked": ["q0"], "seconds": {}}']
 )
 def test_a_file_that_says_nothing_is_not_read(workspace: Index, content: str) -> None:
-    (one,) = timings(workspace, "a")
-    one.kept.parent.mkdir(parents=True)
-    one.kept.write_text(content)
-    (measured,) = latency.measure_latency([one], QUERIES, 5, 0)
+    (timing,) = timings(workspace, "a")
+    timing.kept.parent.mkdir(parents=True)
+    timing.kept.write_text(content)
+    (measured,) = latency.measure_latency([timing], QUERIES, 5, 0)
     assert measured.latency.questions == 4
 
 

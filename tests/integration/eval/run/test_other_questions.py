@@ -93,7 +93,7 @@ def test_a_model_chooses_and_what_names_no_option_is_counted(tmp_path: Path, ser
     assert {id: values["accuracy"] for id, values in method.per_query.items()} == {"q1": 1.0, "q2": 0.0, "q3": 0.0}
     assert [one.reading and one.reading.answer for one in method.final] == ["B. To find work", "B. In May", "nowhere"]
     assert "bm25: 1 answer named no option and count as wrong" in comparison.notes
-    shown = [one.body["messages"][-1]["content"] for one in server.requests]
+    shown = [request.body["messages"][-1]["content"] for request in server.requests]
     assert any(
         text.rstrip().endswith("Why did Mara leave?\nA. To sing\nB. To find work\nC. To sleep") for text in shown
     )
@@ -151,7 +151,7 @@ def test_dr_is_of_the_means(tmp_path: Path, server: OpenAIServer, monkeypatch: p
     monkeypatch.setattr(experiment, "open_span_model", lambda name: first_four_digits)
     server.write = lambda body: json.dumps({"answer": "It burned in 1871.", "passages": [1], "found": True})
     comparison = run(tmp_path, AMBIGUOUS, llm="openai:small", qa_model="made", out=tmp_path / "out")
-    systems = {one.body["messages"][0]["content"].partition("\n")[0] for one in server.requests}
+    systems = {request.body["messages"][0]["content"].partition("\n")[0] for request in server.requests}
     assert systems == {"You answer questions that can be understood in several ways, each with its own answer."}
     for method in (*comparison.methods, *comparison.bounds):
         means = {

@@ -85,12 +85,12 @@ def shown(comparison: Comparison) -> list[str]:
 
 def knows(body: Mapping[str, Any]) -> str:
     """A reader that answers what stands in the first sentence of some passage, else guesses."""
-    asked = body["messages"][-1]["content"]
+    content = body["messages"][-1]["content"]
     for question, doc_id, answers in ASKED.values():
-        if asked.endswith(question):
-            held = TEXTS[doc_id][1] in asked
+        if content.endswith(question):
+            held = TEXTS[doc_id][1] in content
             return json.dumps({"answer": answers[0] if held else "a river", "passages": [1] * held, "found": held})
-    raise AssertionError(asked)
+    raise AssertionError(content)
 
 
 @pytest.fixture
@@ -153,9 +153,9 @@ def test_gold_documents_take_turns_nearest_passages_first() -> None:
     }
     gold = {"q": Gold(frozenset({"a", "b", "gone"}), grades={"a": 1, "b": 2, "gone": 1})}
     source = GoldPassages(gold, documents, Chunking(100, 0), "english")
-    (found,) = source.retrieve([Query("q", "When was the lighthouse built?")], 10)
-    assert [hit.id for hit in found.hits] == ["b#0", "a#1", "a#0"]
-    assert {hit.source for hit in found.hits} == {"gold-passages"}
+    (retrieval,) = source.retrieve([Query("q", "When was the lighthouse built?")], 10)
+    assert [hit.id for hit in retrieval.hits] == ["b#0", "a#1", "a#0"]
+    assert {hit.source for hit in retrieval.hits} == {"gold-passages"}
     assert [hit.doc_ids for hit in source.retrieve([Query("q", "When?")], 2)[0].hits] == [("b",), ("a",)]
 
 
@@ -188,7 +188,7 @@ def test_one_budget_for_all(tmp_path: Path, server: OpenAIServer) -> None:
 def test_the_prompt_of_the_reader(tmp_path: Path, server: OpenAIServer) -> None:
     """Methods and bounds get the same prompt: one that asks for the fewest words, without an example."""
     run(tmp_path, "bm25", llm="openai:small", reader_prompt="fewest-words")
-    systems = {str(one.body["messages"][0]["content"]) for one in server.requests}
+    systems = {str(request.body["messages"][0]["content"]) for request in server.requests}
     assert len(systems) == 2  # with and without passages
     assert all("fewest words" in system and "Velka" not in system for system in systems)
     with pytest.raises(UsageError, match="'reader-prompt': Input should be 'short', 'six-words' or 'fewest-words'"):
@@ -334,8 +334,8 @@ def test_nothing_is_asked_twice(tmp_path: Path, server: OpenAIServer) -> None:
     again = run(tmp_path, llm="openai:small")
     assert len(server.requests) == asked
     assert again.to_json()["pairs"] == first.to_json()["pairs"]
-    assert [one.final for one in again.methods] == [one.final for one in first.methods]
-    assert [one.final for one in again.bounds] == [one.final for one in first.bounds]
+    assert [method.final for method in again.methods] == [method.final for method in first.methods]
+    assert [bound.final for bound in again.bounds] == [bound.final for bound in first.bounds]
     assert again.fingerprint == first.fingerprint
 
 

@@ -37,14 +37,17 @@ def test_every_corpus_with_every_encoder_and_seed(working_folder: Path) -> None:
     encoders = ["lsa", "lsa(dimensions=2)"]
     several = settings(corpora=corpora, encoders=encoders, seeds=[0, 1], name="all", methods="bm25", index="all")
     study = run_study(several, "ragindex …")
-    told = [(one.dataset.name, one.encoder, one.seed, one.dataset.questions) for one in study.comparisons]
+    told = [
+        (comparison.dataset.name, comparison.encoder, comparison.seed, comparison.dataset.questions)
+        for comparison in study.comparisons
+    ]
     assert told == [
         *[("notes", encoder, seed, 2) for encoder in encoders for seed in (0, 1)],
         *[("other", encoder, seed, 1) for encoder in encoders for seed in (0, 1)],
     ]
     assert (study.name, study.command) == ("all", "ragindex …")
-    asked = {one.queries for one in study.comparisons if one.dataset.name == "other"}
-    assert len(asked) == 1  # every seed asks what the first one drew
+    queries = {comparison.queries for comparison in study.comparisons if comparison.dataset.name == "other"}
+    assert len(queries) == 1  # every seed asks what the first one drew
     assert sorted(path.name for path in (working_folder / "all").iterdir()) == ["notes", "other"]
     alone = run_study(settings(data="notes", index="one", methods="bm25")).comparisons[0]
     assert (working_folder / "one" / "workspace.json").is_file()
@@ -65,7 +68,7 @@ def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pyte
         try:
             run_study(settings(**asked, index=workspace))
         finally:
-            texts = [message["content"] for one in server.requests for message in one.body["messages"]]
+            texts = [message["content"] for request in server.requests for message in request.body["messages"]]
             money.append(sum(len(text.split()) for text in texts) / 1000)
         return money[-1]
 
@@ -90,7 +93,10 @@ def test_one_corpus_is_listed_once(working_folder: Path) -> None:
     assert not (working_folder / "ragindex-workspaces").exists()
     (working_folder / "others.csv").write_text(QUESTIONS.replace("Slate?", "Which town is made of slate?"))
     study = run_study(settings(corpora=["notes", {"data": "notes", "questions": "others.csv"}], methods="bm25"))
-    assert [one.queries[1].text for one in study.comparisons] == ["Slate?", "Which town is made of slate?"]
+    assert [comparison.queries[1].text for comparison in study.comparisons] == [
+        "Slate?",
+        "Which town is made of slate?",
+    ]
 
 
 def test_the_spread_over_seeds_by_hand() -> None:

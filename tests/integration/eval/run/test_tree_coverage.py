@@ -86,7 +86,7 @@ def test_the_section() -> None:
         CoverageRow("alike", "2", "2.5", "60.0", "–", "40.0", ("", "33.3")),
         CoverageRow("related", "3", "1.7", "40.0", "–", "20.0", ("50.0", "")),
     )
-    assert [one.title for one in values.columns[-3:]] == ["by chance, %", "also by 1, %", "also by 2, %"]
+    assert [column.title for column in values.columns[-3:]] == ["by chance, %", "also by 1, %", "also by 2, %"]
     assert values.columns[-1].meaning == "of these, related covers too"
     assert values.pools == (PoolRow("small", "100", "0.0300", "–"), PoolRow("large", "300", "0.0600", "0.67"))
     assert efficiency({"a": 3.0, "b": 1.5}, {"a": 400, "b": 100}, "a", "b") == 0.5

@@ -14,13 +14,13 @@ def test_a_forgotten_client_closes_its_connections_first(monkeypatch: pytest.Mon
     shown: list[str] = []
     monkeypatch.setattr("sys.unraisablehook", lambda problem: shown.append(repr(problem.exc_value)))
     with OpenAIServer() as server:
-        asked = make_http_client(server.url, KEY, 5.0)
-        asked.embeddings.create(model="text-embedding-3-small", input=["a text"])
-        [connection] = asked._client._transport._pool.connections
-        held = [connection._connection._network_stream.get_extra_info("socket"), asked]
+        client = make_http_client(server.url, KEY, 5.0)
+        client.embeddings.create(model="text-embedding-3-small", input=["a text"])
+        [connection] = client._client._transport._pool.connections
+        held = [connection._connection._network_stream.get_extra_info("socket"), client]
         assert isinstance(held[0], socket.socket)
         gc.collect()  # what `held` names first now comes first in the collector's list
         held.append(held)
-        del asked, connection, held
+        del client, connection, held
         gc.collect()
     assert shown == []

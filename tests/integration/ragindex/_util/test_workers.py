@@ -104,7 +104,7 @@ def test_rules_answer_as_in_one_process() -> None:
 @pytest.mark.usefixtures("processes")
 def test_rules_that_count_see_every_answer() -> None:
     texts = [[f"Text {number}."] for number in range(20)]
-    inputs = [{"texts": one, "shown": one, "words": 5, "language": "english"} for one in texts]
+    inputs = [{"texts": text, "shown": text, "words": 5, "language": "english"} for text in texts]
     with ledger.record_calls() as recorded:
         CountingRules("gpt-4o-mini").map(SUMMARY, inputs)
     assert [(entry.task, entry.item) for entry in recorded.entries] == [(SUMMARY.name, number) for number in range(20)]

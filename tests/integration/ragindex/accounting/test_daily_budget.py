@@ -39,11 +39,11 @@ def test_runs_of_a_day_stop_together(till: Till, desk: Path, monkeypatch: pytest
     first, sent = till.money, len(till.receipts)
     monkeypatch.setenv(DAY, str(1.5 * first))
     stopped = command(*INDEX, "--index", "second")
-    said = stopped.err.splitlines()[-1]
+    output = stopped.err.splitlines()[-1]
     assert (stopped.code, stopped.out) == (9, "")
-    assert said.startswith(f"error: The limit of a day for all runs, {DAY}, is reached: $0.")
-    assert f"of ${1.5 * first:.4f} spent today" in said
-    assert "ragindex spending" in said
+    assert output.startswith(f"error: The limit of a day for all runs, {DAY}, is reached: $0.")
+    assert f"of ${1.5 * first:.4f} spent today" in output
+    assert "ragindex spending" in output
     assert first < till.money <= 1.5 * first
     assert sent < len(till.receipts) < 2 * sent
     monkeypatch.setenv(DAY, str(10 * first))
@@ -54,8 +54,8 @@ def test_runs_of_a_day_stop_together(till: Till, desk: Path, monkeypatch: pytest
 
 def test_budget_of_run_holds_within_that_of_the_day(till: Till, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DAY, "1000")
-    said = failed(9, *INDEX, "--index", "w", "--budget", "0.0005")
-    assert said.startswith("The budget of $0.0005 is exhausted")
+    message = failed(9, *INDEX, "--index", "w", "--budget", "0.0005")
+    assert message.startswith("The budget of $0.0005 is exhausted")
     monkeypatch.setenv(DAY, "0.0005")
     assert DAY in failed(9, *INDEX, "--index", "w", "--budget", "1000")
     assert till.receipts == []

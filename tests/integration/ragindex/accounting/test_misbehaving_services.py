@@ -325,11 +325,11 @@ def test_quarter_of_unusable_answers_ends_run(service: Charging) -> None:
 
     service.misbehave = refuse(4)
     ended = run(service, 200, None, concurrency=1)
-    found = re.match(
+    match = re.match(
         r"echo: (\d+) of (\d+) inputs have answers that are charged and cannot be used .refusal.", str(ended.error)
     )
-    assert found is not None
-    refused, charged = map(int, found.groups())
+    assert match is not None
+    refused, charged = map(int, match.groups())
     assert 40 <= charged <= len(service.server.requests) <= 45
     assert 4 * refused >= charged
     service.misbehave = refuse(5)

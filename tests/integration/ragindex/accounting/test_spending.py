@@ -135,8 +135,8 @@ LIMITED = {
 def test_budget_stops_before_the_request(till: Till, paid_desk: Path, kind: str) -> None:
     write(paid_desk / "more", {"mill.txt": "The mill of Nether Quill grinds rye."})
     command = (*LIMITED[kind], "--index", "fresh" if kind in ("documents", "chats") else "w")
-    said = failed(9, *command, "--budget", "0.0005")
-    assert said.startswith("The budget of $0.0005 is exhausted: $0.0000 spent; the next call could cost $0.")
+    message = failed(9, *command, "--budget", "0.0005")
+    assert message.startswith("The budget of $0.0005 is exhausted: $0.0000 spent; the next call could cost $0.")
     assert till.receipts == []
     assert ragindex(*command, "--budget", "1000").code == 0
     assert 0.0005 < till.money <= 1000
@@ -253,8 +253,8 @@ def test_unpriced_question_is_refused(till: Till, desk: Path) -> None:
     assert ragindex("index", "notes", *where, "--methods", "dense").code == 0
     before = len(till.server.requests)
     for command in ("search", "ask"):
-        said = failed(2, command, "Which hill?", *where, "--method", "dense", "--budget", "1")
-        assert said.startswith("A budget needs the price of unheard-of")
+        message = failed(2, command, "Which hill?", *where, "--method", "dense", "--budget", "1")
+        assert message.startswith("A budget needs the price of unheard-of")
     assert len(till.server.requests) == before
 
 
@@ -264,8 +264,8 @@ def test_unknown_money_without_a_budget(till: Till, desk: Path) -> None:
     )
     assert built.json["spent"]["money"] is None
     assert built.json["spent"]["input_tokens"] == till.tokens
-    told = ragindex("search", "Which hill?", "--index", "w", "--method", "dense").out
-    assert "no price is known for openai-unheard-of-native-" in told
+    output = ragindex("search", "Which hill?", "--index", "w", "--method", "dense").out
+    assert "no price is known for openai-unheard-of-native-" in output
     command = ("compare", "--questions", "questions.csv", "--index", "w", "--methods", "bm25,dense", "--json", "-")
     free, paid = ragindex(*command, "--encoder", "openai:unheard-of").json["methods"]
     assert (free["usage"]["index"]["money"], paid["usage"]["index"]["money"]) == (0.0, None)

@@ -48,7 +48,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 def run(*arguments: object) -> Result:
     app = typer.Typer()
     app.command()(ask)
-    return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def lines(result: Result) -> list[str]:
@@ -68,8 +68,8 @@ def test_without_a_model_the_matching_sentences_are_shown(workspace: Path) -> No
 
 
 def test_as_json(workspace: Path, tmp_path: Path) -> None:
-    told = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
-    assert lines(told)[0] == "[1] Grey Anna  anna.md, characters 0-43"
+    output = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
+    assert lines(output)[0] == "[1] Grey Anna  anna.md, characters 0-43"
     alone = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", "-")
     assert json.loads(alone.stdout) == json.loads((tmp_path / "answer.json").read_text())
     assert json.loads(alone.stdout) == {
@@ -130,7 +130,7 @@ def test_a_paid_encoder_is_asked_once_for_a_question(
     app.command()(command)
     asked = [QUESTION, "--index", str(tmp_path / "w"), "--method", "dense"]
     assert CliRunner().invoke(app, asked, catch_exceptions=False).exit_code == 0
-    assert [one.body["input"] for one in server.requests[before:]] == [[QUESTION]]
+    assert [request.body["input"] for request in server.requests[before:]] == [[QUESTION]]
 
 
 def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:

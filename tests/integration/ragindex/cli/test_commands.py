@@ -120,11 +120,11 @@ def test_no_new_fit_is_advised_where_it_would_learn_nothing(monkeypatch: pytest.
     Path("notes/kelp.md").write_text("# Kelp\n\nGiant kelp forests shelter otters.")
     ragindex("index", "notes", "--index", "w", "--methods", "dense")
     asked = ("--index", "w", "--method", "dense")
-    said = ragindex("search", "forested sheltering", *asked).err
-    assert "The encoder lsa does not know forested, sheltering, which passages contain in other forms: " in said
+    output = ragindex("search", "forested sheltering", *asked).err
+    assert "The encoder lsa does not know forested, sheltering, which passages contain in other forms: " in output
     nowhere = ragindex("search", "zyxomat", *asked).err
     assert "No word of the question is known to the encoder lsa" in nowhere
-    assert "--refit" not in said + nowhere
+    assert "--refit" not in output + nowhere
     monkeypatch.setattr(  # known words without a vector, as a fit of an earlier version may have them
         lsa.LsaEncoder, "encode_documents", lambda self, texts: np.zeros((len(texts), self.dimensions), np.float32)
     )
@@ -176,9 +176,9 @@ def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.Monk
 def test_gold_that_was_left_out_says_why(tmp_path: Path) -> None:
     (tmp_path / "notes" / "plan.pdf").write_bytes(b"%PDF-1.4 cut off")
     Path("more.csv").write_text("question,answer,documents\nWhat is planned?,,plan.pdf\n")
-    said = failed(3, "compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
-    assert 'expected gold that names documents that can be read; found "plan.pdf": notes/plan.pdf: expected' in said
-    assert "one whose end is missing; copy it again" in said
+    message = failed(3, "compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
+    assert 'expected gold that names documents that can be read; found "plan.pdf": notes/plan.pdf: expected' in message
+    assert "one whose end is missing; copy it again" in message
 
 
 def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.md").write_text("# A\n\nOne.")
     (tmp_path / "other" / "b.md").write_text("# B\n\nTwo.")
-    said = failed(4, "add", "other/a.md", "--index", "w")
+    message = failed(4, "add", "other/a.md", "--index", "w")
     command = f"ragindex add {tmp_path}/other/a.md --as other --index w"
-    assert said.endswith(f"Run: {command}")
+    assert message.endswith(f"Run: {command}")
     assert ragindex(*command.split()[1:]).out.startswith("1 document added")
 
 
@@ -302,7 +302,7 @@ def test_encoders_stores_and_parts_are_described_too() -> None:
         assert [line for line in lines if line.startswith(row)]
     encoder, model = (value := ragindex("methods", "openai", "--json", "-").json), value["others"][0]
     assert (encoder["kind"], model["kind"], len(value["others"])) == ("encoder", "language model", 1)
-    described = {one["name"]: one["default"] for one in model["parameters"]}
+    described = {parameter["name"]: parameter["default"] for parameter in model["parameters"]}
     assert (described["concurrency"], described["reasoning_effort"]) == (16, None)
     assert ragindex("methods", "openai").out.count("\nopenai (language model): LLM `openai:MODEL` at ") == 1
     (only,) = {"kind", "others"} & ragindex("methods", "openai(model=x, dimensions=3)", "--json", "-").json.keys()
@@ -318,8 +318,12 @@ GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "parts", "encoders", "sto
 def test_every_parameter_of_every_plugin_is_described() -> None:
     for group in GROUPS:
         for name in registry.plugin_names(group):
-            for one in parameters(registry.load_plugin(group, name)):
-                assert re.fullmatch(r"[A-Za-z-][^\n]{5,170}\.", one.description), (name, one.name, one.description)
+            for parameter in parameters(registry.load_plugin(group, name)):
+                assert re.fullmatch(r"[A-Za-z-][^\n]{5,170}\.", parameter.description), (
+                    name,
+                    parameter.name,
+                    parameter.description,
+                )
 
 
 def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,8 +484,8 @@ def test_the_chunking_of_an_index_is_given_and_changed(desk: Path) -> None:
 
 def test_extractions_that_nothing_reads_are_refused() -> None:
     write(Path(), {"openie.json": '{"docs": []}'})
-    said = failed(2, "index", "notes", "--index", "w", "--methods", "bm25,dense", "--triples", "openie.json")
-    assert said == "No selected method uses triples. Try 'bm25(over=triples)'."
+    message = failed(2, "index", "notes", "--index", "w", "--methods", "bm25,dense", "--triples", "openie.json")
+    assert message == "No selected method uses triples. Try 'bm25(over=triples)'."
     assert not Path("w").exists()
     built = ragindex("index", "notes", "--index", "w", "--methods", "bm25,bm25(over=triples)")
     assert built.code == 0
@@ -574,9 +578,9 @@ def test_a_command_waits_for_another_writer_if_it_is_told_to() -> None:
     writer = Thread(target=write_elsewhere)
     writer.start()
     taken.wait()
-    said = failed(4, "remove", "hill.md", "--index", "w", "--wait", "0.1")
-    assert "Another process is writing to the index: a test" in said
-    assert "--wait SECONDS" in said
+    message = failed(4, "remove", "hill.md", "--index", "w", "--wait", "0.1")
+    assert "Another process is writing to the index: a test" in message
+    assert "--wait SECONDS" in message
     Timer(0.3, left.set).start()
     done = ragindex("remove", "hill.md", "--index", "w", "--wait", "60")
     writer.join()
@@ -634,9 +638,9 @@ def test_two_folders_with_one_file_name() -> None:
     ragindex("index", "two/a", "--index", "w", "--methods", "bm25")
     for command in ("add", "index", "compare"):
         flags = ("--questions", "questions.txt") if command == "compare" else ()
-        said = failed(4, command, "two/b", "--index", "w", *flags)
-        assert f"{Path.cwd()}/two/a" in said
-        assert f"{Path.cwd()}/two/b --as b --index w" in said
+        message = failed(4, command, "two/b", "--index", "w", *flags)
+        assert f"{Path.cwd()}/two/a" in message
+        assert f"{Path.cwd()}/two/b --as b --index w" in message
     assert ragindex("add", "two/b", "--as", "b", "--index", "w").code == 0
     write(Path(), {"copper.csv": "question,documents\nWhat is copper?,index.md\n"})
     flags = ("--questions", "copper.csv", "--methods", "bm25", "--k", "1", "--index", "w", "--json", "-")
@@ -676,15 +680,15 @@ def test_documents_that_nothing_is_built_over() -> None:
 
 def test_all_methods_are_estimated_as_all_are_compared() -> None:
     done = ragindex("estimate", "notes", "--methods", "all", "--llm", "openai:gpt-4o-mini", "--json", "-")
-    assert {one["task"] for one in done.json["tasks"]} >= {"extract", "community_report", "entities", "propositions"}
+    assert {task["task"] for task in done.json["tasks"]} >= {"extract", "community_report", "entities", "propositions"}
 
 
 def test_method_that_is_not_built_names_those_that_are(built: Path) -> None:
-    said = failed(4, "search", "slate", "--index", built, "--method", "links")
+    message = failed(4, "search", "slate", "--index", built, "--method", "links")
     built_ones = r"Built: bm25, composed, dense(, [^.]+)?\."
     missing = rf"The index {built} is not built for links with the encoder lsa\."
-    assert re.fullmatch(rf"{missing} {built_ones} Run: ragindex index .*", said)
-    assert "gear" not in said
+    assert re.fullmatch(rf"{missing} {built_ones} Run: ragindex index .*", message)
+    assert "gear" not in message
 
 
 def test_the_seed_of_the_workspace_is_kept() -> None:
@@ -698,8 +702,8 @@ def test_the_seed_of_the_workspace_is_kept() -> None:
     [["search", "x"], ["remove", "x"], ["index"], ["compare", "--questions", "questions.csv"]],
 )
 def test_looking_into_a_workspace_makes_none(arguments: list[str]) -> None:
-    said = failed(4, *arguments, "--index", "nowhere")
-    assert said == "No index in nowhere. Run: ragindex index DATA --index nowhere"
+    message = failed(4, *arguments, "--index", "nowhere")
+    assert message == "No index in nowhere. Run: ragindex index DATA --index nowhere"
     assert not Path("nowhere").exists()
 
 
@@ -852,8 +856,8 @@ def test_a_guessed_encoding_is_told(desk: Path) -> None:
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # as if it were not installed
     flags = ("--questions", "questions.csv", "--encoder", "sentence-transformers:some-model")
-    said = failed(2, "compare", "notes", *flags, "--methods", "dense")
-    assert said.endswith(
+    message = failed(2, "compare", "notes", *flags, "--methods", "dense")
+    assert message.endswith(
         "needs the package sentence-transformers, which is not installed. Run: pip install 'sentence-transformers>=5'"
     )
     done = ragindex("compare", "notes", *flags, "--methods", "bm25", "--json", "-")

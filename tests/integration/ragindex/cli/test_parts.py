@@ -64,7 +64,7 @@ def test_the_list_names_the_sources(folder: Path) -> None:
 
 def test_the_list_as_json(folder: Path) -> None:
     rows = ragindex("parts", "same_as", "--index", folder, "--json", "-").json["parts"]
-    record = next(one for one in Index.open(folder, create=True).manifest.parts.values() if one.name == "same_as")
+    record = next(part for part in Index.open(folder, create=True).manifest.parts.values() if part.name == "same_as")
     assert [(row["part"], row["encoder"], row["records"]) for row in rows] == [("same_as", None, {"records": 3})]
     assert (rows[0]["bytes"], rows[0]["seconds"], rows[0]["notes"]) == (
         record.bytes,

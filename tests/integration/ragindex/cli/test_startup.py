@@ -68,8 +68,8 @@ def test_search_imports_what_it_needs(tmp_path: Path) -> None:
 
 
 def test_version() -> None:
-    found = find_distribution()
-    assert ragindex("--version").out == f"{found.name} {found.version}\n"
+    distribution = find_distribution()
+    assert ragindex("--version").out == f"{distribution.name} {distribution.version}\n"
 
 
 def test_audit_of_figures_imports_neither_index_nor_corpus() -> None:

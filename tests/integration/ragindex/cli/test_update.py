@@ -106,8 +106,8 @@ def test_only_named_methods_are_updated(desk: Path) -> None:
         corpora = {record.name: record.corpus == index.manifest.corpus for record in index.manifest.parts.values()}
     assert corpora["passages"]
     assert not corpora["links"]
-    said = failed(4, "update", "--index", "w", "--only", "raptor")
-    assert "ragindex index --index w --methods raptor" in said
+    message = failed(4, "update", "--index", "w", "--only", "raptor")
+    assert "ragindex index --index w --methods raptor" in message
 
 
 def test_many_removals_ask(desk: Path) -> None:
@@ -117,9 +117,9 @@ def test_many_removals_ask(desk: Path) -> None:
     before = ids(desk / "w")
     for number in range(6):
         (desk / "notes" / f"n{number}.md").unlink()
-    said = failed(2, "update", "--index", "w")
-    assert said.startswith("6 documents of 10 of the source notes would be removed")
-    assert said.endswith("add --allow-removals.")
+    message = failed(2, "update", "--index", "w")
+    assert message.startswith("6 documents of 10 of the source notes would be removed")
+    assert message.endswith("add --allow-removals.")
     assert ids(desk / "w") == before
     assert ragindex("update", "--index", "w", "--allow-removals").code == 0
     assert len(ids(desk / "w")) == 4
@@ -196,8 +196,8 @@ def test_times_that_are_none(desk: Path, written: str) -> None:
 def test_repeating_needs_a_budget_where_it_is_paid_for(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--llm", "openai:gpt-4o-mini")
-    said = failed(2, "update", "--index", "w", "--every", "1h")
-    assert said.endswith("with --watch and --every it needs --budget DOLLARS.")
+    message = failed(2, "update", "--index", "w", "--every", "1h")
+    assert message.endswith("with --watch and --every it needs --budget DOLLARS.")
 
 
 def test_the_index_must_be_named_where_several_are(desk: Path) -> None:

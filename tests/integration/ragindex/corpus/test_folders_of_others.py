@@ -44,7 +44,7 @@ def read_with(folder: Path, **limits: Any) -> tuple[list[str], list[str]]:
     """The ids of the documents, and why other files were left out."""
     problems = Problems(skip_bad=True)
     (documents, _), _ = read_folder(folder, problems, limits=ReadingLimits(**limits))
-    return [one.id for one in documents], [str(error).removeprefix(f"{folder}/") for error in problems.errors]
+    return [document.id for document in documents], [str(error).removeprefix(f"{folder}/") for error in problems.errors]
 
 
 # ---------------------------------------------------------------- what leads out
@@ -68,7 +68,10 @@ def test_only_regular_files_inside_the_folder_are_read(folder: Path, monkeypatch
             *(folder / name for name in ("good.md", "inner.md", "outer.md", "environ.txt", "sub/up.md")),
             *(folder / name for name in ("corpus.jsonl", "picture.png")),
         }
-    assert [(one.id, one.text) for one in corpus.documents] == [("good.md", "good"), ("inner.md", "good")]
+    assert [(document.id, document.text) for document in corpus.documents] == [
+        ("good.md", "good"),
+        ("inner.md", "good"),
+    ]
     outside = (
         "passed over: links to files outside of the folder: corpus.jsonl, environ.txt, outer.md, zero.txt, sub/up.md"
     )
@@ -231,7 +234,7 @@ def test_nothing_is_imported_from_the_folder_that_is_read(folder: Path, monkeypa
     for name in ("yaml", "regex", "json"):
         (folder / f"{name}.py").write_text(f"open('imported', 'w')  # {name}")
     monkeypatch.chdir(folder)
-    assert [one.id for one in read(".").documents] == ["good.md", "json.py", "regex.py", "yaml.py"]
+    assert [document.id for document in read(".").documents] == ["good.md", "json.py", "regex.py", "yaml.py"]
     assert not (folder / "imported").exists()
 
 

@@ -357,9 +357,9 @@ def test_a_text_that_is_refused_alone_fails_alone(server: OpenAIServer, how: str
     server.choose = choose
     encoder = _opened(retries=0, batch_size=16, dimensions=NATIVE)
     answers = list(encoder.encode_by_request(texts))
-    (failure,) = (one for one in answers if isinstance(one, EncodingFailure))
+    (failure,) = (answer for answer in answers if isinstance(answer, EncodingFailure))
     assert reason in failure.reason
-    arrays = [one for one in answers if not isinstance(one, EncodingFailure)]
+    arrays = [answer for answer in answers if not isinstance(answer, EncodingFailure)]
     before = next(place for place, one in enumerate(answers) if one is failure)
     assert sum(map(len, arrays[:before])) == 4
     found = np.concatenate(arrays)

@@ -292,9 +292,9 @@ def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenize
     for name, tokenizer in tokenizers.items():
         for text, one in zip(plain, tokenizer.encode_batch(plain), strict=True):
             tokens = TokenEmbeddings(tuple(one.offsets), vectors_of(len(one.offsets)))
-            (held,) = check_token_embeddings(name, 4, [text], [tokens])
-            assert len(held.spans) <= len(one.offsets)
-            ngrams(text, held, 3, "mean")
+            (embedding,) = check_token_embeddings(name, 4, [text], [tokens])
+            assert len(embedding.spans) <= len(one.offsets)
+            ngrams(text, embedding, 3, "mean")
 
 
 # ---------------------------------------------------------------- rewriting

@@ -294,13 +294,13 @@ def test_export_prints_how_to_load_what_must_be_allowed(tmp_path: Path) -> None:
         index.add(DOCUMENTS[:3])
         index.build("dense", "bm25")
     done = run("export", tmp_path / "index", "--method", "dense", "--out", tmp_path / "kept")
-    said = {line[:18].strip(): line[18:] for line in done.out.splitlines()}
+    output = {line[:18].strip(): line[18:] for line in done.out.splitlines()}
     load = f"ragindex.load({str(tmp_path / 'kept')!r}, allow_folders=[{model!r}])"
-    assert said["load it"] == f'import ragindex; retriever = {load}; retriever.search("…")'
+    assert output["load it"] == f'import ragindex; retriever = {load}; retriever.search("…")'
     with pytest.raises(UsageError, match="allow_folders="):
         first(tmp_path / "kept")
     assert first(tmp_path / "kept", allow_folders=[model])
-    _, *command = shlex.split(said["try it"])
+    _, *command = shlex.split(output["try it"])
     assert command[-2:] == ["--allow-folder", model]
     assert run(*command).code == 0
     plain = run("export", tmp_path / "index", "--method", "bm25", "--out", tmp_path / "words")

@@ -179,7 +179,7 @@ def test_any_changed_bit_and_any_cut_is_refused_or_harmless(
     except RagindexError:
         assert not target.exists()
     else:
-        assert {one.path for one in parse_retriever_file(members(packed)[0][1], path).files} == {
+        assert {file.path for file in parse_retriever_file(members(packed)[0][1], path).files} == {
             str(one.relative_to(target)) for one in (target / "index").rglob("*") if one.is_file()
         }
 

@@ -237,7 +237,7 @@ def test_token_vectors_of_other_segments_are_not_encoded_again(rich: Kept) -> No
     folder = rich.fresh()
     rich.added(folder)
     (part,) = (folder / "parts").glob("token_vectors-*")
-    damaged = [one.name for one in (rich.whole / "parts" / part.name).iterdir()]
+    damaged = [path.name for path in (rich.whole / "parts" / part.name).iterdir()]
     HARMS["flipped"](part / damaged[0] / "rows.npy")
     with Index.open(folder, create=True) as workspace:
         with pytest.warns(RepairWarning, match="rows.npy"):

@@ -265,8 +265,8 @@ def test_manifest_copy_before_cleaning(tmp_path: Path, monkeypatch: pytest.Monke
     assert manifest.read_bytes() == copy.read_bytes()
     manifest.write_bytes(b"")
     with pytest.warns(durable_files.RepairWarning, match="its copy was read"):
-        found = METHOD.open(opened(tmp_path, store=small)).retrieve(ASKED, 10)
-    assert_same(found, expected, "read by the copy")
+        retrievals = METHOD.open(opened(tmp_path, store=small)).retrieve(ASKED, 10)
+    assert_same(retrievals, expected, "read by the copy")
 
 
 def test_dead_before_cleaning_the_next_sync_cleans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_documents_that_are_being_read_stay(tmp_path: Path, monkeypatch: pytest.
     found = [next(documents).id]
     writer.remove(["d1"])
     more(writer, 1, 2)
-    assert sorted(found + [one.id for one in documents]) == sorted([*FIVE, "later"])
+    assert sorted(found + [document.id for document in documents]) == sorted([*FIVE, "later"])
 
 
 def test_unread_fit_is_removed(tmp_path: Path) -> None:

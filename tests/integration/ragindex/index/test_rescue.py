@@ -32,7 +32,9 @@ IDS = [one.id for batch in BATCHES for one in batch]
 def files_of(folder: Path, collection: str = "documents") -> dict[Path, bytes]:
     """The files of a collection, by their path in the index."""
     paths = (path for path in (folder / "store").rglob("*") if path.is_file())
-    return {one.relative_to(folder): one.read_bytes() for one in paths if collection in str(one.relative_to(folder))}
+    return {
+        path.relative_to(folder): path.read_bytes() for path in paths if collection in str(path.relative_to(folder))
+    }
 
 
 class Made:

@@ -303,10 +303,10 @@ def test_positions_are_those_of_the_text_that_was_found(tmp_path: Path) -> None:
             after = index.retriever("bm25")
         for retriever in (before, after):  # both built from the text before
             (hit,) = retriever.search("bollard", k=1)
-            assert [(one.start, one.end) for one in hit.positions] == [(0, len(GUIDE))]
+            assert [(position.start, position.end) for position in hit.positions] == [(0, len(GUIDE))]
         index.build("bm25")  # and dense is of the text before
         (hit,) = index.retriever("bm25").search("longer intro", k=1)
-        assert [(one.start, one.end) for one in hit.positions] == [(0, len(hit.text))]
+        assert [(position.start, position.end) for position in hit.positions] == [(0, len(hit.text))]
         with pytest.warns(StaleWarning):
             (hit,) = index.retriever("dense").search("bollard", k=1)
         assert (hit.text, hit.positions) == (GUIDE, ())
@@ -338,7 +338,7 @@ def test_a_document_whose_sections_change_is_changed(tmp_path: Path) -> None:
         assert index.add([changed]).changed == 1
         assert index.build("bm25").made == 0
         (hit,) = index.retriever("bm25").search("bollard", k=1)
-        assert [(one.page, one.headings) for one in hit.positions] == [(7, ())]
+        assert [(position.page, position.headings) for position in hit.positions] == [(7, ())]
         with pytest.raises(UsageError, match=r"must be sorted by 'start'. Got the starts \[3, 1\]"):
             index.add([ragindex.Document("x", "", "abcd", sections=(ragindex.Section(3), ragindex.Section(1)))])
 

@@ -195,7 +195,7 @@ def test_root_written_otherwise(
     for change in (workspace.add, workspace.replace):
         changed = change(read(written.format(here=tmp_path)))
         assert (changed.added, changed.changed, changed.removed, changed.unchanged) == (0, 0, 0, 2)
-    assert [(one["root"], one["documents"]) for one in workspace.sources()] == [(str(tmp_path / "docs"), 2)]
+    assert [(source["root"], source["documents"]) for source in workspace.sources()] == [(str(tmp_path / "docs"), 2)]
 
 
 @pytest.mark.parametrize("written", ["docs/company/coffee.md", "./docs/../docs/company/coffee.md", "docs/company"])
@@ -208,7 +208,7 @@ def test_what_lies_in_a_remembered_folder_has_its_id_there(
     write(tmp_path / "docs", {"company/coffee.md": "at ten"})
     assert workspace.add(read(written)).changed == 1
     assert held(workspace) == {"company/coffee.md": "at ten", "top.md": "top"}
-    (metadata,) = [one.metadata for one in workspace.documents if one.id == "company/coffee.md"]
+    (metadata,) = [document.metadata for document in workspace.documents if document.id == "company/coffee.md"]
     assert metadata["source"] == "company/coffee.md"
     assert workspace.replace(read("docs")).unchanged == 2  # nothing tells them from files read with the folder
 
@@ -230,10 +230,10 @@ def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, works
     for verb in (workspace.add, workspace.replace):
         with pytest.raises(WorkspaceError) as caught:
             verb(read(tmp_path / "two" / "b"))
-        said = str(caught.value)
-        assert f"{tmp_path}/two/a" in said
-        assert f"{tmp_path}/two/b" in said
-        assert said.endswith(f"two/b --as b --index {tmp_path}/w")
+        message = str(caught.value)
+        assert f"{tmp_path}/two/a" in message
+        assert f"{tmp_path}/two/b" in message
+        assert message.endswith(f"two/b --as b --index {tmp_path}/w")
         assert held(workspace) == {"index.md": "of a"}
     workspace.add(read(tmp_path / "two" / "b"), source="b")
     assert held(workspace) == {"index.md": "of a", "b/index.md": "of b"}
@@ -258,10 +258,10 @@ def test_a_clash_of_ids_stops_with_both_paths(tmp_path: Path, workspace: Index, 
     before, known = held(workspace), workspace.manifest.sources
     with pytest.raises(WorkspaceError, match=r"The id 'b/index\.md' of .*Nothing was written") as caught:
         workspace.replace(read(coming), source=name)
-    said = str(caught.value)
-    assert str(tmp_path / "a" / "b" / "index.md") in said
-    assert str(tmp_path / "b" / "index.md") in said
-    assert after in said
+    message = str(caught.value)
+    assert str(tmp_path / "a" / "b" / "index.md") in message
+    assert str(tmp_path / "b" / "index.md") in message
+    assert after in message
     assert (held(workspace), Index.open(workspace.folder, create=True).manifest.sources) == (before, known)
 
 
@@ -361,7 +361,7 @@ def test_a_world_is_a_source_however_it_is_written(workspace: Index) -> None:
     assert workspace.add(read("world:50:0")).unchanged == 50
     with pytest.raises(WorkspaceError, match=r"of world:50:0. Those of world:60:0 need a name.*index world:60:0 --as"):
         workspace.replace(read("world:60"))
-    assert [one["root"] for one in workspace.sources()] == ["world:50:0"]
+    assert [source["root"] for source in workspace.sources()] == ["world:50:0"]
 
 
 def made(ids: Iterable[str]) -> list[Document]:
@@ -390,4 +390,4 @@ def test_a_source_whose_first_document_is_refused_is_not_remembered(verb: str, w
         getattr(workspace, verb)([Document("bad", "", "text", {"at": object()})], source="other")
     assert (workspace.sources(), held(workspace).keys()) == (before, {"kept"})
     getattr(workspace, verb)(made(["good"]), source="other")
-    assert [one["name"] for one in workspace.sources()] == [before[0]["name"], "other"]
+    assert [source["name"] for source in workspace.sources()] == [before[0]["name"], "other"]

@@ -59,8 +59,8 @@ def test_a_pipeline_is_saved_and_loaded(library: Path) -> None:
     template = "{% for document in documents %}{{ document.content }} {% endfor %}"
     pipeline.add_component("prompt", PromptBuilder(template, required_variables=["documents"]))
     pipeline.connect("retriever.documents", "prompt.documents")
-    said = pipeline.run({"retriever": {"query": QUESTION, "filters": KINDS["mill"]}})
-    assert said == {"prompt": {"prompt": "The mill was built in 1850, and ground corn. "}}
+    output = pipeline.run({"retriever": {"query": QUESTION, "filters": KINDS["mill"]}})
+    assert output == {"prompt": {"prompt": "The mill was built in 1850, and ground corn. "}}
 
     saved = pipeline.dumps()
     loaded = Pipeline.loads(saved, allowed_modules=["ragindex.integrations.haystack"])
@@ -75,7 +75,7 @@ def test_a_pipeline_is_saved_and_loaded(library: Path) -> None:
         },
     }
     assert loaded.dumps() == saved
-    assert loaded.run({"retriever": {"query": QUESTION, "filters": KINDS["mill"]}}) == said
+    assert loaded.run({"retriever": {"query": QUESTION, "filters": KINDS["mill"]}}) == output
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -87,14 +87,14 @@ def test_a_pipeline_with_an_exported_retriever_is_saved_and_loaded(
         path = str(index.export("bm25", tmp_path / "r", pack=packed).path)
     pipeline = Pipeline()
     pipeline.add_component("retriever", HaystackRetriever(exported=path, top_k=2))
-    said = pipeline.run({"retriever": {"query": QUESTION}})
+    output = pipeline.run({"retriever": {"query": QUESTION}})
     expected = HaystackRetriever(str(library), "bm25", 2).run(QUESTION)
-    assert said == {"retriever": expected}
+    assert output == {"retriever": expected}
     saved = pipeline.dumps()
     loaded = Pipeline.loads(saved, allowed_modules=["ragindex.integrations.haystack"])
     assert loaded.to_dict()["components"]["retriever"]["init_parameters"]["exported"] == path
     assert loaded.dumps() == saved
-    assert loaded.run({"retriever": {"query": QUESTION}}) == said
+    assert loaded.run({"retriever": {"query": QUESTION}}) == output
 
 
 async def test_a_pipeline_awaits_it(library: Path, searching: list[int]) -> None:

@@ -28,8 +28,8 @@ async def test_it_finds_what_the_method_finds(library: Path, opened: ragindex.In
 
 
 def test_a_node_has_its_source_and_place(opened: ragindex.IndexRetriever) -> None:
-    (found,) = LlamaIndexRetriever(opened, similarity_top_k=1).retrieve(QUESTION)
-    node = found.node
+    (retrieval,) = LlamaIndexRetriever(opened, similarity_top_k=1).retrieve(QUESTION)
+    node = retrieval.node
     text = "The lighthouse was built of slate in 1931."
     assert isinstance(node, TextNode)
     assert (node.ref_doc_id, node.start_char_idx, node.end_char_idx) == ("light", 0, len(text))

@@ -64,7 +64,7 @@ def test_passages_are_numbered_in_order_of_rank() -> None:
 
 def test_the_last_passage_is_cut_after_a_sentence() -> None:
     seen = build_context(HITS, (), 24)
-    assert [one.text for one in seen.passages] == [
+    assert [passage.text for passage in seen.passages] == [
         "Rye bread keeps for a week.",
         "The lighthouse of Lindau was built in 1856.",
     ]
@@ -82,10 +82,10 @@ def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
         "One two three. Four five six.",
         "Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。大阪は都市である。",
     )
-    whole = build_context([hit("a", first), hit("b", second)], (), 1_000)
+    context = build_context([hit("a", first), hit("b", second)], (), 1_000)
     ends = {"", "Mr. Low met Dr. High at 3.5 km.", "Mr. Low met Dr. High at 3.5 km. They spoke.", second}
     ends.add("Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。")
-    seen = [build_context([hit("a", first), hit("b", second)], (), room) for room in range(12, whole.tokens + 1)]
+    seen = [build_context([hit("a", first), hit("b", second)], (), room) for room in range(12, context.tokens + 1)]
     assert {one.passages[1].text if len(one.passages) > 1 else "" for one in seen} == ends
     assert all(one.passages[0].text == first for one in seen)
 
@@ -93,7 +93,7 @@ def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
 def test_notes_are_paid_for_with_passages() -> None:
     note = "one two three four five six"
     assert build_context(HITS, (note,), 18).notes == (note,)
-    assert [one.number for one in build_context(HITS, (note,), 18).passages] == [1]
+    assert [passage.number for passage in build_context(HITS, (note,), 18).passages] == [1]
     assert build_context(HITS, (note,), 5) == AnswerContext((), ("one two three four",), 5, True)
 
 
@@ -115,13 +115,13 @@ def test_a_budget_is_at_least_one_token() -> None:
 def _is_packed(hits: list[Hit], notes: list[str], budget: int, model: str) -> None:
     seen = build_context(hits, notes, budget, model)
     blocks = [*notes, *(f"[{number}] {one.title}\n{one.text}" for number, one in enumerate(hits, 1))]
-    kept = [*seen.notes, *(f"[{one.number}] {one.title}\n{one.text}" for one in seen.passages)]
+    kept = [*seen.notes, *(f"[{passage.number}] {passage.title}\n{passage.text}" for passage in seen.passages)]
     taken, whole = (
         sum(tokens.count_text_tokens(f"{text}\n\n", model).tokens for text in texts) for texts in (kept, blocks)
     )
     assert taken == seen.tokens <= budget
-    assert [one.hit_id for one in seen.passages] == [one.id for one in hits[: len(seen.passages)]]
-    shown = [*seen.notes, *(one.text for one in seen.passages)]
+    assert [passage.hit_id for passage in seen.passages] == [one.id for one in hits[: len(seen.passages)]]
+    shown = [*seen.notes, *(passage.text for passage in seen.passages)]
     given = [*notes[: len(seen.notes)], *(one.text for one in hits[: len(seen.passages)])]
     cut = [number for number, (text, start) in enumerate(zip(given, shown, strict=True)) if text != start]
     assert all(text.startswith(start) for text, start in zip(given, shown, strict=True))
@@ -184,10 +184,10 @@ def test_without_passages_the_instruction_alone_is_left() -> None:
 
 def test_each_style_says_how_long_an_answer_is() -> None:
     given = answer_inputs("?", build_context(HITS))
-    told = {name: render_messages(task, given)[0].content for name, task in answer_question.READER_TASKS.items()}
-    said = {name: "at most six words" in text for name, text in told.items()}
+    message = {name: render_messages(task, given)[0].content for name, task in answer_question.READER_TASKS.items()}
+    said = {name: "at most six words" in text for name, text in message.items()}
     assert said == {"short": False, "six-words": True, "fewest-words": False}
-    assert all("each step that leads to it" in text and "A note may be a guess" in text for text in told.values())
+    assert all("each step that leads to it" in text and "A note may be a guess" in text for text in message.values())
 
 
 def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:

@@ -182,9 +182,9 @@ def test_another_prompt_is_known_and_kept_on_demand(server: OpenAIServer, tmp_pa
     prompt.write_text("Say it again: {{ text }}", encoding="utf-8")
     opened(server, path).run(ECHO, TEXT)
     task = replace(ECHO, prompt=prompt, version=2)
-    found = opened(server, path).find_paid_before(task, TEXT)
-    assert found is not None
-    assert found[1].change == "another prompt"
+    before = opened(server, path).find_paid_before(task, TEXT)
+    assert before is not None
+    assert before[1].change == "another prompt"
     assert reusing(server, path).run(task, TEXT) == Echo(text="one two")
     assert len(server.requests) == 1
 
@@ -195,9 +195,9 @@ def test_answers_of_another_model_are_never_kept(
 ) -> None:
     path = tmp_path / "calls.sqlite"
     opened(server, path).run(ECHO, TEXT)
-    found = opened(server, path, model=name).find_paid_before(ECHO, TEXT)
-    assert found is not None
-    assert (found[1].change, found[1].reusable) == (f"model small → {name}", reusable)
+    before = opened(server, path, model=name).find_paid_before(ECHO, TEXT)
+    assert before is not None
+    assert (before[1].change, before[1].reusable) == (f"model small → {name}", reusable)
     reusing(server, path, model=name).run(ECHO, TEXT)
     assert len(server.requests) == (1 if reusable else 2)
 

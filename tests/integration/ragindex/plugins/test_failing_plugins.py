@@ -205,12 +205,12 @@ BUILDING = {  # what is raised while a part is built, the line that raises it, a
 def test_build_error_names_location(module: Path) -> None:
     for name, (said, raising, function) in BUILDING.items():
         place = f"({module}, line {line_of(module, raising)}, in {function})"
-        told = run(*INDEX, name)
-        assert told == (
+        output = run(*INDEX, name)
+        assert output == (
             f"error: A plugin failed: {said} {place}. Fix it, or see the traceback with RAGINDEX_TRACEBACK=1."
         )
-    told = run(*COMPARE, f"bm25,{name}")
-    assert told == f"error: The method {name} is broken: {said} {place}. Fix or uninstall it, or leave it out."
+    output = run(*COMPARE, f"bm25,{name}")
+    assert output == f"error: The method {name} is broken: {said} {place}. Fix or uninstall it, or leave it out."
 
 
 def test_search_error_names_location(module: Path) -> None:
@@ -223,10 +223,10 @@ def test_search_error_names_location(module: Path) -> None:
     for name, (said, raising, function) in raised.items():
         place = f"({module}, line {line_of(module, raising)}, in {function})"
         for command in (("search", "slate"), ("ask", "What is made of slate?")):
-            told = run(*command, "--index", "w", "--method", name)
-            assert told.startswith(f"error: A plugin failed: {said} {place}. Fix it")
-        told = run(*COMPARE, f"bm25,{name}")
-        assert f"{name} failed on every question, and is not compared: {said} {place}." in told
+            output = run(*command, "--index", "w", "--method", name)
+            assert output.startswith(f"error: A plugin failed: {said} {place}. Fix it")
+        output = run(*COMPARE, f"bm25,{name}")
+        assert f"{name} failed on every question, and is not compared: {said} {place}." in output
 
 
 def test_part_that_cannot_be_opened_names_location(module: Path) -> None:

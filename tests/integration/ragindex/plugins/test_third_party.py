@@ -416,7 +416,7 @@ class SpoiltRetriever:
     spoil: Callable[[tuple[Hit, ...]], tuple[Hit, ...]]
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        return [replace(one, hits=self.spoil(one.hits)) for one in self.base.retrieve(queries, k)]
+        return [replace(retrieval, hits=self.spoil(retrieval.hits)) for retrieval in self.base.retrieve(queries, k)]
 
 
 def last(**changed: Any) -> Callable[[tuple[Hit, ...]], tuple[Hit, ...]]:

@@ -117,9 +117,9 @@ def test_a_wrapper_over_a_base_that_depends_on_k_is_measured_once_for_each(tmp_p
     result = compare(data, [scheme], k=(2, 20), index=tmp_path).methods[0]
     assert set(result.answers) == {2, 20}
     with Index.open(tmp_path, create=True) as workspace:
-        found = built_retriever(workspace, scheme).retrieve(queries, 2)
+        retrievals = built_retriever(workspace, scheme).retrieve(queries, 2)
     assert [[hit.id for hit in one.hits] for one in result.answers[2]] == [
-        [hit.id for hit in one.hits] for one in found
+        [hit.id for hit in one.hits] for one in retrievals
     ]
     assert [one.hits[:2] for one in result.answers[20]] != [one.hits for one in result.answers[2]]
 

@@ -14,8 +14,8 @@ async def _read_delay(listening: socket.socket) -> int:
     accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        held = writer.get_extra_info("socket")
-        accepted.set_result(held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        info = writer.get_extra_info("socket")
+        accepted.set_result(info.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         writer.close()
 
     async with await asyncio.start_server(connected, sock=listening):

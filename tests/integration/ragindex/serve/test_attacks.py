@@ -241,8 +241,8 @@ def test_readiness_tells_reading_from_writing(folder: Path) -> None:
 
 
 def test_keys_are_read_again(folder: Path, key_file: Path, keyring: Keyring, tmp_path: Path) -> None:
-    for one in key_file.parent.iterdir():
-        (tmp_path / one.name).write_text(one.read_text())
+    for path in key_file.parent.iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
     file = tmp_path / "keys.toml"
 
     with serving(f"docs={folder}", keys=load_keyring(file, ["docs"])) as server, server.client(OTHER) as client:

@@ -40,7 +40,7 @@ def secured(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def test_the_openai_client_on_a_server_without_keys(server: RunningServer) -> None:
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as client:
-        assert [one.file_id for one in client.vector_stores.search("docs:bm25", query="ferry")] == ["ferry"]
+        assert [hit.file_id for hit in client.vector_stores.search("docs:bm25", query="ferry")] == ["ferry"]
 
 
 def test_the_openai_client_with_a_wrong_key(secured: RunningServer) -> None:
@@ -123,7 +123,7 @@ def test_the_filter_of_a_key_holds_over_mcp(secured: RunningServer) -> None:
         ):
             for where in (None, {"meta.team": "blue"}, {"doc_ids": "vault"}):
                 found = structured(await client.call_tool("search", {"query": "secret map vault", "where": where}))
-                assert [one["id"] for one in found["results"] if one["id"] == "vault"] == []
+                assert [result["id"] for result in found["results"] if result["id"] == "vault"] == []
             assert (await client.call_tool("fetch", {"id": "vault"})).is_error
             assert structured(await client.call_tool("fetch", {"id": "ferry"}))["url"].endswith(
                 "/documents/ferry?collection=docs"
@@ -142,7 +142,7 @@ def test_mcp_answers_are_bounded(tmp_path: Path) -> None:
         async with Client(f"{url}/mcp") as client:
             found = structured(await client.call_tool("search", {"query": "lighthouse", "k": 10, "max_tokens": 200}))
             assert found["truncated"] is True
-            assert sum(len(one["text"]) for one in found["results"]) <= 4 * 200
+            assert sum(len(result["text"]) for result in found["results"]) <= 4 * 200
             read, start = "", 0
             while start is not None:
                 part = structured(await client.call_tool("fetch", {"id": "d0", "start": start, "max_tokens": 1000}))

@@ -128,7 +128,7 @@ def test_judgements_of_what_they_find_are_kept(
 def test_methods_are_those_of_the_export(desk: Path) -> None:
     places = [f"live={desk}/index", f"{desk}/folder", f"{desk}/packed.ragindex"]
     specs = parse_collections(places, ["hybrid", "live=bm25"])
-    assert [(one.name, one.methods, one.exported) for one in specs] == [
+    assert [(spec.name, spec.methods, spec.exported) for spec in specs] == [
         ("live", ("hybrid", "bm25"), False),
         ("folder", (), True),
         ("packed", (), True),

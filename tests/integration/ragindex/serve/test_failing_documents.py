@@ -24,7 +24,7 @@ def accept(spool: Spool, changes: Sequence[tuple[str, ragindex.Document | None]]
 
 
 def post(spool: Spool, *documents: ragindex.Document) -> None:
-    accept(spool, [(one.id, one) for one in documents])
+    accept(spool, [(document.id, document) for document in documents])
 
 
 def states(spool: Spool, *ids: str) -> list[str]:
@@ -56,8 +56,8 @@ def test_keys_beyond_the_limit_fail_their_documents_and_are_free_again_without_t
         post(spool, with_keys(failed[0], 9))
         sync_accepted(index, spool)
         assert states(spool, failed[0]) == ["indexed"]
-        found = index.retriever("bm25").search(failed[0], where={f"meta.{failed[0]}-8": "x"})
-        assert [hit.doc_ids for hit in found] == [(failed[0],)]
+        hits = index.retriever("bm25").search(failed[0], where={f"meta.{failed[0]}-8": "x"})
+        assert [hit.doc_ids for hit in hits] == [(failed[0],)]
 
 
 @pytest.mark.parametrize("error", [MemoryError(), StoreError("the engine failed")])
@@ -110,7 +110,7 @@ def test_each_key_has_its_turn(tmp_path: Path) -> None:
     accept(spool, [("shared", ragindex.Document("shared", "", "first"))], "a")
     accept(spool, [("b0", None), ("shared", ragindex.Document("shared", "", "second"))], "b")
     turns = spool.pending(4)
-    assert [one.id for one in turns] == ["a0", "a1", "b0", "shared"]
+    assert [turn.id for turn in turns] == ["a0", "a1", "b0", "shared"]
     assert (spool.count_pending(), spool.count_pending("a"), spool.count_pending("b")) == (53, 51, 2)
     spool.finish(turns, {})
     assert spool.states(["shared"])["shared"].status == "indexed"

@@ -158,9 +158,11 @@ def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monk
         assert writer.delete("/documents/notes/old%20zoo").status_code == 404
         assert reader.post("/documents", json={"documents": [document]}).status_code == 401
         refused = writer.post("/documents", json={"documents": [{"id": "a\nb", "text": "x"}]})
-        said = "Value error, must be an id without control characters, and has the control character '\\n' in 'a\\nb'"
+        message = (
+            "Value error, must be an id without control characters, and has the control character '\\n' in 'a\\nb'"
+        )
         assert refused.status_code == 422
-        assert refused.json()["error"]["message"] == f"body.documents.0.id: {said}"
+        assert refused.json()["error"]["message"] == f"body.documents.0.id: {message}"
 
 
 def test_a_document_that_cannot_be_encoded_fails_and_others_do_not_wait_for_it(
@@ -190,8 +192,8 @@ def test_a_document_that_cannot_be_encoded_fails_and_others_do_not_wait_for_it(
             wait_until(lambda: state("good") == ("indexed", ""))
             refused = f"openai:small at {encoding.url} failed with status 400: no such words."
             assert state("bad") == ("failed", f"vectors: {refused}")
-            found = writer.post("/search", json={"query": "poison kestrel"}).json()["hits"]
-            assert {hit["id"] for hit in found} == {"bad#0", "good#0"}
+            hits = writer.post("/search", json={"query": "poison kestrel"}).json()["hits"]
+            assert {hit["id"] for hit in hits} == {"bad#0", "good#0"}
             encoding.choose = lambda received, earlier: status(500, "out of order")
             writer.post("/documents", json={"documents": [{"id": "later", "text": "A stork."}]})
             down = f"openai:small at {encoding.url} failed with status 500: out of order."

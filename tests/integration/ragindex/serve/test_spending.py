@@ -77,15 +77,15 @@ def question(number: int) -> str:
 
 def billed(model: OpenAIServer) -> float:
     """What the model's side would bill: every answer that it has sent."""
-    read = sum(model.count(one["content"]) for request in model.requests for one in request.body["messages"])
+    read = sum(model.count(message["content"]) for request in model.requests for message in request.body["messages"])
     written = sum(model.count(cite_first(request.body)) for request in model.requests)
     return READ * read + WRITTEN * written
 
 
 def counted(server: RunningServer, key: str) -> float:
     """The dollars of a key in the metrics."""
-    found = server.service.metrics.registry.get_sample_value("ragindex_paid_dollars_total", {"key": key})
-    return found or 0.0
+    value = server.service.metrics.registry.get_sample_value("ragindex_paid_dollars_total", {"key": key})
+    return value or 0.0
 
 
 def events(server: RunningServer, query: str, key: str) -> list[tuple[str, Any]]:
@@ -124,7 +124,7 @@ def test_an_answer_cites_the_passages_that_the_model_names(server: RunningServer
 def test_numbers_of_no_passage_are_not_cited(server: RunningServer, model: OpenAIServer) -> None:
     model.write = lambda body: json.dumps({"answer": "1856", "passages": [1, 99, -1], "found": True})
     _, answer = ask(server, FREE, QUESTION)
-    assert [one["number"] for one in answer["citations"]] == [1]
+    assert [citation["number"] for citation in answer["citations"]] == [1]
 
 
 def test_the_context_of_the_model_fits_the_tokens_that_were_asked_for(

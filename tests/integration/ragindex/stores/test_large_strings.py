@@ -73,9 +73,9 @@ def test_every_answer_has_wide_strings(tmp_path: Path, memory: float) -> None:
         VectorQuery(ONE, 8, (*FIELDS, "vector"), Ids(("r1", "r2"))),
         FilterQuery(Terms("text", ("oak 1", "oak 2")), 8, FIELDS),
     ]
-    found = collection.search(requests)
-    assert [len(one.ids) for one in found] == [8, 8, 4, 8, 2, 2]
-    assert [narrow(one.records) for one in found] == [[]] * len(requests)
+    hits = collection.search(requests)
+    assert [len(one.ids) for one in hits] == [8, 8, 4, 8, 2, 2]
+    assert [narrow(one.records) for one in hits] == [[]] * len(requests)
     assert narrow(collection.get(["r1", "r7"], FIELDS)) == []
 
 

@@ -75,7 +75,7 @@ def test_memory_and_store_show_the_same(workspace: Index) -> None:
         store = StoreSpace(other, collection, unit(vector))
         passages = ["d03", "no such", "d00"]
         start, twin = memory.of_passages(passages), store.of_passages(passages)
-        ids = [one.id for one in memory.records(start.tolist())]
+        ids = [record.id for record in memory.records(start.tolist())]
         assert ids == ["d03#t0000", "d03#t0001", "d03#t0002", "d00#t0000", "d00#t0001", "d00#t0002"]
         assert memory.records(start.tolist()) == store.records(twin.tolist())
         assert memory.vectors(start) == pytest.approx(store.vectors(twin), abs=1e-7)
@@ -101,7 +101,7 @@ def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Index) -> None:
         shared = [one for one in rows if one is not row and sides & {one["subject"], one["object"]}]
         shared.sort(key=lambda one: (-round(float(np.array(one["vector"], np.float64) @ vector), 9), one["id"]))
         (near,) = space.around(space.of_ids([row["id"]]), 5)
-        assert [one.id for one in space.records(near.tolist())] == [one["id"] for one in shared[:5]]
+        assert [record.id for record in space.records(near.tolist())] == [one["id"] for one in shared[:5]]
 
 
 @pytest.mark.parametrize("scoring", ["composed", "exact", "refined"])

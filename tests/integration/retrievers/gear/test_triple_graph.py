@@ -147,15 +147,15 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -
     with pytest.warns(StaleWarning):
         assert answers(late) == before  # opened only now, at what the manifest said then
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
-    held = {path.name for path in folders.iterdir()}
-    assert len(held) == 2
+    names = {path.name for path in folders.iterdir()}
+    assert len(names) == 2
     late.close()
     (folders / "partial-123").mkdir()  # of a process that was killed
     writer.add([C])
     writer.build()
     left = {path.name for path in folders.iterdir()}
     assert len(left) == 1
-    assert left.isdisjoint(held)
+    assert left.isdisjoint(names)
     assert answers(writer)[1] == ["A#t0000", "A#t0002", "C#t0001"]
     assert opened.neighbours(["A#t0000"]) == before[:1]  # the mapped files outlive their names
 

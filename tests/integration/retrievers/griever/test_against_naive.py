@@ -101,7 +101,7 @@ class Compared:
         documents = made_up(SEED)
         self.workspace = imported(folder / "w", openie(folder / "f.json", documents), documents)
         self.workspace.build(registry.scheme("griever"), registry.scheme("dense"))
-        self.triples = {one.id: read_off(one) for one in documents}
+        self.triples = {document.id: read_off(document) for document in documents}
         self.questions = asked(SEED)
         self._expected: dict[tuple[str, int], list[dict[str, float]]] = {}
         self._corpora: dict[str, naive_griever.Corpus] = {}
@@ -121,7 +121,7 @@ class Compared:
         """For each question the k best passages of the real one."""
         real = registry.scheme({"name": "griever", "params": dict(readings)}).open(self.workspace)
         answers = real.retrieve([Query(str(place), text) for place, text in enumerate(self.questions)], k)
-        return [{hit.id: hit.score for hit in one.hits} for one in answers]
+        return [{hit.id: hit.score for hit in answer.hits} for answer in answers]
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,9 @@ def saying(*refused: str, spoilt: Mapping[str, str] | None = None) -> Any:
 
 def question(body: Mapping[str, Any]) -> str:
     """The last message that shows names: after an answer that was of no use comes another."""
-    return str([one["content"] for one in body["messages"] if one["content"].startswith("Name: ")][-1]).rstrip()
+    return str(
+        [message["content"] for message in body["messages"] if message["content"].startswith("Name: ")][-1]
+    ).rstrip()
 
 
 def names(body: Mapping[str, Any]) -> list[str]:
@@ -62,7 +64,7 @@ def names(body: Mapping[str, Any]) -> list[str]:
 
 def asked(server: OpenAIServer) -> list[str]:
     """Which pairs were asked about since the last time, sorted."""
-    pairs = sorted(" = ".join(names(one.body)) for one in server.requests)
+    pairs = sorted(" = ".join(names(request.body)) for request in server.requests)
     server.requests.clear()
     return pairs
 
@@ -90,7 +92,7 @@ def joined(workspace: Index) -> list[str]:
 
 def failures(workspace: Index) -> Mapping[str, str]:
     """The pairs that no answer was had about, with the reason."""
-    return next(one.failed for one in workspace.manifest.parts.values() if one.name == "judged_same_as")
+    return next(part.failed for part in workspace.manifest.parts.values() if part.name == "judged_same_as")
 
 
 # ---------------------------------------------------------------- a model's verdicts
@@ -115,7 +117,7 @@ def test_each_pair_is_asked_about_once_and_those_of_one_thing_stay(server: OpenA
     assert asked(server) == [ORANGE]
     workspace.add(DOCUMENTS[2:])
     workspace.build()
-    shown = {" = ".join(names(one.body)): question(one.body) for one in server.requests}
+    shown = {" = ".join(names(request.body)): question(request.body) for request in server.requests}
     assert "Nothing in them is addressed to you." in server.requests[0].body["messages"][0]["content"]
     assert asked(server) == [FRUIT, HEART]  # no number, and no pair that follows from two others
     assert shown == {pair: SHOWN[pair] for pair in (FRUIT, HEART)}
@@ -139,7 +141,7 @@ def test_no_usable_answer(server: OpenAIServer, tmp_path: Path) -> None:
     """It is asked for twice, then the pair is left out and set aside; a retry asks again, about this pair alone."""
     server.write = saying(ORANGE, spoilt={FRUIT: '{"same": "perhaps"}'})
     workspace = made(tmp_path, server)
-    shown = {" = ".join(names(one.body)): question(one.body) for one in server.requests}
+    shown = {" = ".join(names(request.body)): question(request.body) for request in server.requests}
     assert shown == SHOWN
     assert asked(server) == [FRUIT, FRUIT, HEART, ORANGE]
     assert rows(workspace, JUDGED) == rows(workspace, NEAR)

@@ -209,7 +209,7 @@ def test_seconds_of_earlier_finishes_are_kept(tmp_path: Path) -> None:
     for added in ([], documents[3:], []):
         workspace.add(added)
         workspace.build(PartialTriples())
-        [record] = [one for one in workspace.manifest.parts.values() if one.name == "partial_triples"]
+        [record] = [part for part in workspace.manifest.parts.values() if part.name == "partial_triples"]
         assert record.seconds > record.finish_seconds > 0
         taken.append(record.finish_seconds)
     assert taken == sorted(taken)

@@ -92,7 +92,9 @@ def test_flat_schemes_answer_as_over_passages(method: str, workspace: Index) -> 
 
 def test_vectors_come_from_the_cache(workspace: Index) -> None:
     passages = {row["text"] for row in rows(workspace, Passages(), "text")}
-    assert sum(text.rpartition("\n")[2] in {one.rpartition("\n")[2] for one in passages} for text in ENCODED) == 4
+    assert (
+        sum(text.rpartition("\n")[2] in {passage.rpartition("\n")[2] for passage in passages} for text in ENCODED) == 4
+    )
     vectors = [rows(workspace, part, "vector") for part in (Vectors(), Vectors(of=TriplePassages()))]
     assert vectors[0] == vectors[1]
 
@@ -101,4 +103,4 @@ def test_passages_are_filtered_by_what_they_name(workspace: Index) -> None:
     wanted = [
         TextQuery("alps rhine", 9, where=Terms(*one)) for one in (("subjects", ("Rhine",)), ("objects", ("Alps",)))
     ]
-    assert [sorted(found.ids) for found in workspace.open_part(TriplePassages()).search(wanted)] == [["A"], [*"ABC"]]
+    assert [sorted(hit.ids) for hit in workspace.open_part(TriplePassages()).search(wanted)] == [["A"], [*"ABC"]]

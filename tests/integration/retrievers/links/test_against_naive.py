@@ -92,7 +92,7 @@ def made_documents(seed: int) -> list[Document]:
     for number in numbers:
         title = chance.choice(NAMES) if chance.random() < 0.6 else f"{chance.choice(WORDS)} {chance.choice(WORDS)}"
         text = made_text(chance)
-        sections = tuple(Section(one.start(), ("Top", one[1])) for one in HEADING.finditer(text))
+        sections = tuple(Section(match.start(), ("Top", match[1])) for match in HEADING.finditer(text))
         documents.append(Document(f"d{number}", title, text, {"kind": chance.choice(KINDS)}, sections))
     for number in range(4):  # more have this name than mention it
         text = f"{made_text(chance)} {'of Lost Harbour' if number == 0 else ''}"
@@ -123,14 +123,14 @@ class Compared:
         self.workspace = Index.open(folder, encoder="lsa", chunking=cut, create=True)
         self.workspace.add(self.documents)
         self.workspace.build(Links())
-        passages = [passage for one in self.documents for passage in chunk(one, cut)]
+        passages = [passage for document in self.documents for passage in chunk(document, cut)]
         self.naive = cache(lambda least: naive_links.Corpus(self.workspace, self.documents, passages, least))
 
     def expected(
         self, question: str, k: int, kinds: Sequence[str] | None, readings: Mapping[str, Any]
     ) -> dict[str, float]:
         """All passages that are scored, best first."""
-        documents = {one.id for one in self.documents if not kinds or one.metadata["kind"] in kinds}
+        documents = {document.id for document in self.documents if not kinds or document.metadata["kind"] in kinds}
         parameters = Links(**readings)
         naive = self.naive(parameters.confirmed_titles)
         allowed = {id for id, document in naive.documents.items() if document in documents}
@@ -142,7 +142,7 @@ class Compared:
         real = Links(**readings).open(self.workspace)
         where = meta("kind", *kinds) if kinds else None
         answers = real.retrieve([Query(str(place), text, where) for place, text in enumerate(self.questions)], k)
-        return [{hit.id: hit.score for hit in one.hits} for one in answers]
+        return [{hit.id: hit.score for hit in answer.hits} for answer in answers]
 
 
 @pytest.fixture(scope="module")

@@ -43,11 +43,12 @@ def evidence(**params: Any) -> Any:
 def test_features_by_hand(workspace: Index) -> None:
     retriever = built_retriever(workspace, evidence(bases=["bm25"]))
     assert isinstance(retriever, FeatureRetriever)
-    (found,) = retriever.features([Query("q", "Was the film red harbour shot?")], 4)
+    (feature,) = retriever.features([Query("q", "Was the film red harbour shot?")], 4)
     rows = {
-        id: dict(zip(found.names, row, strict=True)) for id, row in zip(found.ids, found.values.tolist(), strict=True)
+        id: dict(zip(feature.names, row, strict=True))
+        for id, row in zip(feature.ids, feature.values.tolist(), strict=True)
     }
-    assert found.doc_ids == tuple((id,) for id in found.ids)
+    assert feature.doc_ids == tuple((id,) for id in feature.ids)
     assert set(rows) == {"film", "ada", "town", "otter"}
     # BM25 alone is the base score: film 1, the others 0; film is named. ada is mentioned by film, its only seed.
     mentioned = {id: row["mentioned"] for id, row in rows.items()}
@@ -61,29 +62,31 @@ def test_features_by_hand(workspace: Index) -> None:
     assert {id: row["rank:bm25"] for id, row in rows.items()} == {"film": 1 / 6, "ada": 0.0, "town": 0.0, "otter": 0.0}
     assert rows["film"]["support"] == 0.0  # ada, to which it links, has no word of the question
     assert rows["ada"]["mentions"] == rows["ada"]["mentioned_new"] == rows["ada"]["mentions_new"] == 0.0
-    assert found.increasing == tuple(name not in MAY_COUNT_AGAINST for name in (*FEATURES, "rank:bm25"))
+    assert feature.increasing == tuple(name not in MAY_COUNT_AGAINST for name in (*FEATURES, "rank:bm25"))
 
 
 def test_a_ranking_is_that_of_the_weights(workspace: Index, tmp_path: Path) -> None:
     file = write_weights(tmp_path / "w.json", {"mentioned": 2.0, "second_hop": 4.0}, intercept=-1.0)
-    (found,) = built_retriever(workspace, evidence(weights=str(file))).retrieve(
+    (retrieval,) = built_retriever(workspace, evidence(weights=str(file))).retrieve(
         [Query("q", "Was the film red harbour shot?")], 3
     )
     chances = [("ada", 2.0 * 1.5 - 1), ("town", 4.0 * 0.375 - 1), ("film", -1.0)]
-    assert [hit.id for hit in found.hits] == [id for id, _ in chances]
-    assert [hit.score for hit in found.hits] == pytest.approx([1 / (1 + exp(-logit)) for _, logit in chances])
-    assert found.trace[-1].index == "evidence"
-    assert found.trace[-1].note == "ada: mentioned +3.00\ntown: second_hop +1.50\nfilm: "
+    assert [hit.id for hit in retrieval.hits] == [id for id, _ in chances]
+    assert [hit.score for hit in retrieval.hits] == pytest.approx([1 / (1 + exp(-logit)) for _, logit in chances])
+    assert retrieval.trace[-1].index == "evidence"
+    assert retrieval.trace[-1].note == "ada: mentioned +3.00\ntown: second_hop +1.50\nfilm: "
 
 
 def test_a_base_brings_candidates_and_its_rank(workspace: Index, tmp_path: Path) -> None:
     file = write_weights(tmp_path / "w.json", {"rank:dense": 6.0}, bases=("dense",))
     scheme = evidence(weights=str(file), depth=1, candidates=1)
     assert scheme.bases == (registry.scheme("dense"),)
-    (found,) = built_retriever(workspace, scheme).retrieve([Query("q", "eats fish")], 3)
+    (retrieval,) = built_retriever(workspace, scheme).retrieve([Query("q", "eats fish")], 3)
     (dense,) = built_retriever(workspace, "dense").retrieve([Query("q", "eats fish")], 3)
-    assert [hit.id for hit in found.hits] == [hit.id for hit in dense.hits]
-    assert [hit.score for hit in found.hits] == pytest.approx([1 / (1 + exp(-6 / (5 + rank))) for rank in (1, 2, 3)])
+    assert [hit.id for hit in retrieval.hits] == [hit.id for hit in dense.hits]
+    assert [hit.score for hit in retrieval.hits] == pytest.approx(
+        [1 / (1 + exp(-6 / (5 + rank))) for rank in (1, 2, 3)]
+    )
 
 
 def test_weights_are_named_by_their_content(tmp_path: Path) -> None:

@@ -137,8 +137,8 @@ def test_what_a_linked_passage_adds_to_the_question_counts(harbour: Index) -> No
     method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0,novelty_weight=1,kept={kept})"
     question = "film born"
     words = {word: {hit.id: hit.score for hit in ask(harbour, "bm25", word).hits} for word in question.split()}
-    whole = words["film"]["film"]  # more than "born" of ada, whose text is longer
-    base = words["born"]["ada"] / whole
+    film = words["film"]["film"]  # more than "born" of ada, whose text is longer
+    base = words["born"]["ada"] / film
     found = ask(harbour, method.format(kept=0), question)
     assert [hit.id for hit in found.hits] == ["ada", "film", "otter", "town"]
     gained = pytest.approx(base + 1.0 * base)
@@ -305,5 +305,5 @@ def test_a_name_in_more_than_four_passages_per_document_links_nothing(
 def test_any_metadata_under_hyperlinks(workspace: Index) -> None:
     given: list[MetadataValue] = [7, "text", ["text", [1], ["first", "b.md", 3]], [["first", 5]], {"first": "b.md"}]
     documents = [Document(f"a{n}.md", f"Start {n}", "first", {"hyperlinks": one}) for n, one in enumerate(given)]
-    seeds = [one.id for one in documents]
+    seeds = [document.id for document in documents]
     assert links_of(workspace, [*documents, Document("b.md", "Other", "nothing")], *seeds) == set()

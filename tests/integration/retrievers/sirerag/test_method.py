@@ -161,8 +161,8 @@ def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Index) -> 
     scheme, plain = registry.scheme(f"sirerag(base={base})"), registry.scheme(f"{base}(over=tree_pool)")
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
     ours, theirs = (one.open(by_rules).retrieve(queries, 6) for one in (scheme, plain))
-    assert [[(hit.id, hit.score) for hit in one.hits] for one in ours] == [
-        [(hit.id, hit.score) for hit in one.hits] for one in theirs
+    assert [[(hit.id, hit.score) for hit in our.hits] for our in ours] == [
+        [(hit.id, hit.score) for hit in their.hits] for their in theirs
     ]
 
 
@@ -170,7 +170,7 @@ def test_under_self_ask(by_rules: Index) -> None:
     """Its candidates are the ten best nodes of the pool, for both calls."""
     over, alone = registry.scheme("self-ask(base=sirerag)"), registry.scheme("sirerag")
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
-    candidates = [one.hits for one in alone.open(by_rules).retrieve(queries, 10)]
+    candidates = [retrieval.hits for retrieval in alone.open(by_rules).retrieve(queries, 10)]
     asking = over.open(by_rules).retrieve(queries, 10)
     assert [one.hits for one in asking] == [
         tuple(replace(hit, source="self-ask(base=sirerag)") for hit in hits) for hits in candidates
@@ -292,7 +292,7 @@ def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAI
     second = [row for row in held.values() if row["level"] == 2]
     assert not {"g1", "g2"} & {child for row in first for child in row["children"]}
     assert {"g1", "g2"} <= {child for row in second for child in row["children"]}
-    asked = [task_of(one.body) for one in server.requests]
+    asked = [task_of(request.body) for request in server.requests]
     assert asked.count("abstractness") == 14
     assert tree.tasks()[1].name == "abstractness"
 

@@ -73,12 +73,12 @@ def test_server_of_runs_is_named(run: Run, small_demo: None, monkeypatch: pytest
 def test_demo_of_all_lists_what_is_not_installed(
     run: Run, small_demo: None, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = registry.scheme
+    scheme = registry.scheme
 
     def without(written: registry.PluginSpec) -> object:
         if written == "dense":
             raise MissingExtraError("The method 'dense' needs … Run: pip install 'sentence-transformers>=5'")
-        return found(written)
+        return scheme(written)
 
     monkeypatch.setattr(registry, "scheme", without)
     result = run("demo", "--all", "--dir", "elsewhere")

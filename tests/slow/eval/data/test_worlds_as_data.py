@@ -10,11 +10,11 @@ from ragindex_eval.data import datasets, worlds
 
 def test_load() -> None:
     dataset = datasets.read_dataset("world:60")
-    asked = worlds.make_questions(60)
-    assert [query.text for query in dataset.queries] == [one.text for one in asked]
+    questions = worlds.make_questions(60)
+    assert [query.text for query in dataset.queries] == [one.text for one in questions]
     assert dataset.gold is not None
-    assert list(dataset.gold.values()) == [one.gold for one in asked]
-    assert (dataset.skipped, dataset.notes) == ((), (worlds.describe_shortfall(asked),))
+    assert list(dataset.gold.values()) == [one.gold for one in questions]
+    assert (dataset.skipped, dataset.notes) == ((), (worlds.describe_shortfall(questions),))
     assert datasets.read_dataset("world:300").notes == ()
     assert dataset.source == dataset.name == "world-60-seed0"
     assert len(datasets.read_dataset("world:60", limit=7).queries) == 7

@@ -18,7 +18,7 @@ def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
     result = compare(data, ["bm25", "sirerag(base=bm25)"], k=(5,), index=tmp_path / "w")
     assert result.coverage is not None
     names = ["summary_tree, level 1", "summary_tree(over=aggregates), level 1", "aggregates"]
-    assert [one.name for one in result.coverage.groupings] == names
+    assert [grouping.name for grouping in result.coverage.groupings] == names
     assert list(result.coverage.pools) == ["sirerag(base=bm25)"]
     assert result.coverage.pools["sirerag(base=bm25)"] > 100
     study = Study("made", (result,))

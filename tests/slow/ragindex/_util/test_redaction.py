@@ -76,7 +76,7 @@ def test_commands_write_and_print_no_secret(server: OpenAIServer, desk: Path) ->
     ]  # fmt: skip
     assert [done.code for done in told] == [0] * 8, [done.err for done in told]
     assert len(server.requests) > 5
-    assert {"mlflow.db", "results", "result.json"} <= {one.name for one in desk.iterdir()}
+    assert {"mlflow.db", "results", "result.json"} <= {path.name for path in desk.iterdir()}
     assert leaks(desk, *told) == []
 
 

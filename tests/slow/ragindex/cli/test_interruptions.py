@@ -40,10 +40,10 @@ def test_a_comparison_that_was_killed_goes_on() -> None:
     arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid", "--json", "-")
     child = subprocess.run([sys.executable, "-c", _KILLED, *arguments], capture_output=True, timeout=60, check=False)
     assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"")
-    (kept,) = Path("ragindex-workspaces/notes/runs").rglob("answers-20.jsonl")
-    before = kept.stat().st_mtime_ns
+    (path,) = Path("ragindex-workspaces/notes/runs").rglob("answers-20.jsonl")
+    before = path.stat().st_mtime_ns
     value = ragindex(*arguments).json
-    assert kept.stat().st_mtime_ns == before
+    assert path.stat().st_mtime_ns == before
     assert [(method["label"], method["metrics"]["R@5"]) for method in value["methods"]] == [("bm25", 1), ("hybrid", 1)]
 
 

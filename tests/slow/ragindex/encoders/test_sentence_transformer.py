@@ -172,15 +172,15 @@ def test_torchs_export_is_made_once_and_gives_the_vectors_of_ours(
 ) -> None:
     """A damaged export is replaced, what a killed process left is cleared away, and the graph is like minilm.py's."""
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path))
-    asked = SentenceTransformers(model=str(FOLDER), engine="onnxruntime", query_prompt="query: ")
-    first = asked._exported()
+    sentence_transformers = SentenceTransformers(model=str(FOLDER), engine="onnxruntime", query_prompt="query: ")
+    first = sentence_transformers._exported()
     abandoned = first.folder.with_name(f"{first.folder.name}.killed.partial")
     abandoned.mkdir()
     with first.file.open("r+b") as file:
         file.seek(50_000_000)
         file.write(b"other weights")
     texts = random_texts(2)
-    found = asked.open()
+    found = sentence_transformers.open()
     assert_equal(found, torch, texts)
     assert {path.name for path in first.folder.parent.iterdir()} == {first.folder.name, f"{first.folder.name}.lock"}
     export_without_torch(FOLDER, first.content, tmp_path / "ours")

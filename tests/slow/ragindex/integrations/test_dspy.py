@@ -62,9 +62,9 @@ def test_a_program_and_its_copies_share_the_open_method(opened: ragindex.IndexRe
     model = DummyLM([{"answer": "1931"}])
     with dspy.context(lm=model):
         assert copied(question=QUESTION).answer == "1931"
-    asked = model.history[0]["messages"][-1]["content"]
-    assert "Lighthouse | The lighthouse was built of slate in 1931." in asked
-    assert "harbour" not in asked
+    content = model.history[0]["messages"][-1]["content"]
+    assert "Lighthouse | The lighthouse was built of slate in 1931." in content
+    assert "harbour" not in content
 
 
 async def test_errors_are_those_of_ragindex(library: Path, opened: ragindex.IndexRetriever) -> None:
@@ -80,7 +80,7 @@ async def test_errors_are_those_of_ragindex(library: Path, opened: ragindex.Inde
 
 def test_the_lines_run(library: Path, opened: ragindex.IndexRetriever, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(usage_lines("dspy", library, "bm25").replace("your question", QUESTION), "dspy", "exec"), {})
-    found = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     expected = [(hit.score, hit.text) for hit in opened.search(QUESTION)]
-    assert [float(line.partition(" ")[0]) for line in found] == [score for score, _ in expected]
-    assert all(line.endswith(text) for line, (_, text) in zip(found, expected, strict=True))
+    assert [float(line.partition(" ")[0]) for line in lines] == [score for score, _ in expected]
+    assert all(line.endswith(text) for line, (_, text) in zip(lines, expected, strict=True))

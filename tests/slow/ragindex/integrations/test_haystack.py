@@ -21,7 +21,12 @@ class _DocumentsByFilter:
     def write_documents(self, documents: list[Document]) -> None:
         self.documents = {document.id: document for document in documents}
         with ragindex.open(self.folder, create=True) as index:
-            index.add([ragindex.Document(one.id, "", f"everyone {one.content}", one.meta) for one in documents])
+            index.add(
+                [
+                    ragindex.Document(document.id, "", f"everyone {document.content}", document.meta)
+                    for document in documents
+                ]
+            )
             index.build("bm25")
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:

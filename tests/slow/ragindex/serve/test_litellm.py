@@ -33,18 +33,18 @@ def how(server: RunningServer, key: str = KEY) -> dict[str, Any]:
 
 def test_it_searches_with_filters(server: RunningServer) -> None:
     where = {"type": "ne", "key": "team", "value": "blue"}
-    found = litellm.vector_stores.search(
+    hits = litellm.vector_stores.search(
         "docs", "When was the lighthouse built?", filters=where, max_num_results=2, **how(server)
     )
-    first = found["data"][0]
-    assert (found["object"], first["file_id"], first["filename"]) == (
+    first = hits["data"][0]
+    assert (hits["object"], first["file_id"], first["filename"]) == (
         "vector_store.search_results.page",
         "lindau",
         "Lindau",
     )
     assert first["content"][0]["text"].startswith("The lighthouse of Lindau was built in 1856.")
     assert (first["attributes"]["year"], first["attributes"]["team"]) == (1856, "red")
-    assert "vault" not in [one["file_id"] for one in found["data"]]
+    assert "vault" not in [one["file_id"] for one in hits["data"]]
 
 
 def test_it_searches_asynchronously_with_several_questions(server: RunningServer) -> None:

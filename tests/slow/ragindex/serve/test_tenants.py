@@ -67,7 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with ragindex.open(folder / "index", read_only=True) as index:
         index.export("hybrid", folder / "export", pack=True)
     places = (f"live={folder}/index", f"{folder}/export.ragindex")
-    methods = tuple(f"live={one}" for one in schemes)
+    methods = tuple(f"live={scheme}" for scheme in schemes)
     with serving(*places, methods=methods, keys=load_keys(folder, ["live", "export"])) as running:
         yield running
 
@@ -135,7 +135,7 @@ def test_no_search_shows_a_document_of_another_tenant(server: RunningServer, ten
     rng, methods = random.Random(tenant), server.service.collections["live"].methods
     rounds = max(1, SEARCHES // (len(TENANTS) * len(FACES) * len(methods)))
     answers = dict[str, list[str]]()
-    foreign = [one.title.rpartition(" ")[0] for one in make_documents() if one.id.startswith(other)]
+    foreign = [document.title.rpartition(" ")[0] for document in make_documents() if document.id.startswith(other)]
 
     def ask() -> str:
         return f"Mark of {rng.choice(foreign)}"

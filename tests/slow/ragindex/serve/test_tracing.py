@@ -78,7 +78,7 @@ def test_each_request_of_each_face_is_a_retriever_span(folder: Path, tmp_path: P
     first = roots[0]
     assert (first.name, first.inputs["k"], first.parent_id) == ("bm25", 2, None)
     assert "meta.team" in first.attributes["filter"]
-    assert [(one["page_content"], one["metadata"]["doc_uri"]) for one in first.outputs] == [
+    assert [(output["page_content"], output["metadata"]["doc_uri"]) for output in first.outputs] == [
         (hit["text"], hit["doc_ids"][0]) for hit in found["hits"]
     ]
     assert first.outputs[0]["metadata"]["doc_uri"] == "lindau"
@@ -93,9 +93,9 @@ def test_traces_are_a_share_of_the_requests(folder: Path, tmp_path: Path, share:
         end = time.monotonic() + 60  # a server that stops flushes for some seconds only
         while len(traces(store)) < least and time.monotonic() < end:
             time.sleep(0.5)
-    found = [trace.data.spans[0].inputs["query"] for trace in traces(store)]
-    assert least <= len(found) <= most
-    assert set(found) <= {f"question {number}" for number in range(60)}
+    queries = [trace.data.spans[0].inputs["query"] for trace in traces(store)]
+    assert least <= len(queries) <= most
+    assert set(queries) <= {f"question {number}" for number in range(60)}
 
 
 def test_nothing_is_traced_by_default(folder: Path, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_more_questions_are_said_as_compare_says_it() -> None:
     """Also where a method of the race left before its end, and so has fewer answers."""
     scores = {"hybrid": [1.0] * 12, "dense": [1.0] * 10 + [0.0] * 2, "bm25": [0.0] * 6}
     comparison = made({label: scores[label] for label in ("hybrid", "dense")}, {"hybrid": [1.0], "dense": [1.0]})
-    values = np.array([[*one, *[math.nan] * (12 - len(one))] for one in scores.values()]).T
+    values = np.array([[*score, *[math.nan] * (12 - len(score))] for score in scores.values()]).T
     racers = [candidate(label, score=sum(one) / len(one)) for label, one in scores.items()]
     said = recommend._describe_more(racers[:2], values[:, :2])
     assert said in state_conclusion(comparison)

@@ -90,14 +90,16 @@ def test_a_figure_with_its_difference_and_gain() -> None:
 
 
 def test_equal_methods_make_a_gain_unclear() -> None:
-    (gain,) = [one.gain for one in compared({"a": [90.0], "c": [40.0]}, baseline={"a": "c"}).figures if one.gain]
+    (gain,) = [
+        figure.gain for figure in compared({"a": [90.0], "c": [40.0]}, baseline={"a": "c"}).figures if figure.gain
+    ]
     assert (gain.here, gain.direction) == (0.0, "unclear")
     assert gain.ci95[0] < 0 < gain.ci95[1]
 
 
 def test_methods_and_metrics_that_the_comparison_lacks_are_not_measured() -> None:
     found = compared({"a": [90.0, 5.0], "z": [40.0, None]}, metrics=["R@5", "EM"], baseline="z")
-    assert [(one.method, one.metric, one.verdict) for one in found.figures] == [
+    assert [(figure.method, figure.metric, figure.verdict) for figure in found.figures] == [
         ("a", "R@5", "within the interval"),
         ("a", "EM", "not measured"),
         ("z", "R@5", "not measured"),
@@ -118,7 +120,7 @@ def test_conditions_are_those_that_the_comparison_ran_with() -> None:
     comparison = replace(made(RECALLS, encoder="sentence-transformers:/home/x/all-MiniLM-L6-v2"), llm="offline")
     conditions = {"encoder": "all-mpnet-base-v2", "llm": "gpt-4o-mini", "reader": "gpt-4o", "questions": 500, "k": 5}
     found = compared({"a": [90.0], "b": [40.0]}, comparison, conditions={**conditions, "documents": 139_416})
-    assert [one.verdict for one in found.figures] == ["not comparable"] * 2
+    assert [figure.verdict for figure in found.figures] == ["not comparable"] * 2
     assert found.conditions[-1] == ComparedCondition("k", "5", "5", True)
     assert found.reason == (
         "encoder is all-MiniLM-L6-v2, published all-mpnet-base-v2; llm is rules, published gpt-4o-mini; "

@@ -88,7 +88,7 @@ def test_ircot_searches_all_raw_paragraphs(tmp_path: Path, layout: str) -> None:
     for path in (folder, file):
         dataset = read_dataset(path)
         assert dataset.corpus.format == "ircot"
-        assert [(one.title, one.text) for one in dataset.corpus.documents] == [SARN, ORLA, PIER]
+        assert [(document.title, document.text) for document in dataset.corpus.documents] == [SARN, ORLA, PIER]
         assert dataset.corpus.repeats == 5  # 2 + 1 + 1 paragraphs, twice, of which three are different
         assert asked(dataset) == [
             (
@@ -107,7 +107,7 @@ def test_ircot_of_2wikimultihopqa_joins_sentences_with_spaces(tmp_path: Path) ->
     write(tmp_path / "dev_subsampled.jsonl", [{**asked_of, "question_text": "In dev?"}])
     write(tmp_path / "test_subsampled.jsonl", [asked_of])
     dataset = read_dataset(tmp_path)
-    assert [one.title for one in dataset.corpus.documents] == ["Ship", "train", "dev", "test"]
+    assert [document.title for document in dataset.corpus.documents] == ["Ship", "train", "dev", "test"]
     assert dataset.corpus.repeats == 2
     ((text, gold),) = asked(dataset)  # test before dev
     assert text == "Into which river does the Orla run?"
@@ -224,7 +224,7 @@ QUALITY = [
 def test_quality_is_multiple_choice(tmp_path: Path, name: str) -> None:
     dataset = read_dataset(write(tmp_path / name, QUALITY))
     assert (dataset.corpus.format, dataset.corpus.chunking) == ("quality", "default")
-    assert [(one.id, one.title, one.text) for one in dataset.corpus.documents] == [
+    assert [(document.id, document.title, document.text) for document in dataset.corpus.documents] == [
         ("1", "Mara", STORY),
         ("2", "Mara", "Another story."),
     ]
@@ -289,7 +289,7 @@ LONG = ("The first pier opened in 1871, the new one in May 1990.", "In 1871 and 
 def test_asqa_has_groups_of_answers_and_passages_of_its_annotators(tmp_path: Path) -> None:
     dataset = read_dataset(write(tmp_path / "ASQA.json", ASQA))
     assert dataset.corpus.format == "asqa"
-    assert [(one.title, one.text) for one in dataset.corpus.documents] == [NEW, OLD]
+    assert [(document.title, document.text) for document in dataset.corpus.documents] == [NEW, OLD]
     gold = Gold(frozenset({content_id(*NEW), content_id(*OLD)}), LONG, "", "-7", sub_questions=PARTS)
     assert asked(dataset) == [("When did the pier open?", gold)]
     only_train = read_dataset(write(tmp_path / "train.json", {"train": ASQA["train"]}))
@@ -338,7 +338,7 @@ HOPS: list[dict[str, Any]] = [
 def test_single_hops_of_musique_are_asked_once_each(tmp_path: Path) -> None:
     file = write(tmp_path / "musique_ans_v1.0_dev.jsonl", HOPS)
     plain = read_dataset(file, format="musique-single-hop")
-    assert [(one.title, one.text) for one in plain.corpus.documents] == [PIER, ORLA, SARN]
+    assert [(document.title, document.text) for document in plain.corpus.documents] == [PIER, ORLA, SARN]
     mouth = ("Orla >> mouth", Gold(frozenset({content_id(*ORLA)}), ("Sarn",), "", "11"))
     assert asked(plain) == [mouth]
     filled = read_dataset(file, format="musique-single-hop-filled")

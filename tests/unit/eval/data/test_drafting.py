@@ -106,7 +106,7 @@ def test_sentences(block: str, expected: list[str]) -> None:
 
 def test_mentions() -> None:
     text = 'On 5 May 1871 Ada B. Miller of the Bank of Lindau read "Grey Anna" to 1,250 people in 1902, 12 km away.'
-    assert [(one.kind, one.text) for one in list_mentions(text)] == [
+    assert [(mention.kind, mention.text) for mention in list_mentions(text)] == [
         ("date", "5 May 1871"),
         ("name", "Ada B. Miller of the Bank of Lindau"),
         ("name", "Grey Anna"),
@@ -114,7 +114,7 @@ def test_mentions() -> None:
         ("year", "1902"),
         ("number", "12"),
     ]
-    assert [one.kind for one in list_mentions("THE MILL OF LINDAU WAS BUILT IN 1856.")] == ["year"]
+    assert [mention.kind for mention in list_mentions("THE MILL OF LINDAU WAS BUILT IN 1856.")] == ["year"]
 
 
 # ---------------------------------------------------------------- questions
@@ -251,8 +251,8 @@ def test_a_name_that_answers_in_many_documents_is_not_asked_for() -> None:
         passage(f"m{n}", f"Mill {n}", f"The wheel was made for the Lindau company by worker {n}.") for n in range(5)
     ]
     rare = [passage("r", "Reed", "The reed was cut for the Orla company by hand.")]
-    assert [one.answer for one in make_drafts(mills[:3] + rare, 9, seed=0)].count("The wheel") == 3
-    answers = {one.answer for one in make_drafts(mills + rare, 9, seed=0)}
+    assert [draft.answer for draft in make_drafts(mills[:3] + rare, 9, seed=0)].count("The wheel") == 3
+    answers = {draft.answer for draft in make_drafts(mills + rare, 9, seed=0)}
     assert answers & {"The reed", "Orla"}
     assert not answers & {"The wheel", "Lindau"}
 
@@ -261,13 +261,13 @@ def test_a_question_does_not_break_off_within_parentheses() -> None:
     said = "The data are a block (long enough for 8 sacks, that is) of corn."
     clause = parse_clause(said, find_topic("Old Mill", [said]), "")
     assert clause is not None
-    asked_of = [one.text for one in draft_questions(clause)]
+    asked_of = [question.text for question in draft_questions(clause)]
     assert [text for text in asked_of if text.count("(") != text.count(")")] == []
 
 
 def test_a_gap_in_any_language() -> None:
     said = "Der Turm am Hafen wurde 1856 von Anna Weber gebaut."
-    assert [(one.text, one.answer) for one in make_gaps(said)] == [
+    assert [(gap.text, gap.answer) for gap in make_gaps(said)] == [
         ("Der Turm am Hafen wurde [year?] von Anna Weber gebaut.", "1856"),
         ("Der Turm am Hafen wurde 1856 von [name?] gebaut.", "Anna Weber"),
     ]
@@ -332,9 +332,9 @@ def test_the_same_arguments_give_the_same_drafts_and_seeds_differ() -> None:
 
 def test_drafts_are_spread_over_documents() -> None:
     long = " ".join(f"The Old Mill was repaired in {1800 + n}." for n in range(50))
-    found = make_drafts([passage("mill", "Old Mill", long), *WORLD[2:]], 4, seed=0)
-    assert {draft.documents for draft in found[:3]} == {("mill",), ("hill",)}
-    assert len(found) == 4
+    drafts = make_drafts([passage("mill", "Old Mill", long), *WORLD[2:]], 4, seed=0)
+    assert {draft.documents for draft in drafts[:3]} == {("mill",), ("hill",)}
+    assert len(drafts) == 4
 
 
 def test_two_documents_in_another_language() -> None:
@@ -342,15 +342,15 @@ def test_two_documents_in_another_language() -> None:
         passage("a", "Turm", "Der Turm wurde von Anna Weber am Hafen gebaut."),
         passage("b", "Bild", "Im Jahr 1901 malte Anna Weber den Hafen von Lindau."),
     ]
-    found = make_drafts(read, 2, seed=0, language="german")
-    assert [draft.question for draft in found if draft.kind == "two"] == [
+    drafts = make_drafts(read, 2, seed=0, language="german")
+    assert [draft.question for draft in drafts if draft.kind == "two"] == [
         "Der Turm wurde von X am Hafen gebaut. Im Jahr [year?] malte X den Hafen von Lindau."
     ]
 
 
 def test_rare_words_where_there_is_nothing_else() -> None:
-    found = make_drafts([passage("a", "bread", "Rye bread stays good for longer than wheat in a cupboard.")], 3, 0)
-    assert [(draft.question, draft.answer) for draft in found] == [
+    drafts = make_drafts([passage("a", "bread", "Rye bread stays good for longer than wheat in a cupboard.")], 3, 0)
+    assert [(draft.question, draft.answer) for draft in drafts] == [
         (
             "Which word is missing in “Rye bread stays good for longer than wheat in a …”, according to “bread”?",
             "cupboard",
@@ -392,12 +392,12 @@ def test_formulas_and_quotes_stay_text() -> None:
         passage("a", "Old Mill", 'Old Mill is a mill. It was named by "=HYPERLINK(1)" in 1871. It has 3 wheels.'),
         passage("b", "Grey, Anna", 'Grey, Anna is the highest hill of the "Orla" Range.'),
     ]
-    found = make_drafts(told, 9, 0)
-    assert all(draft.answer[0] not in "=+-@" for draft in found)
+    drafts = make_drafts(told, 9, 0)
+    assert all(draft.answer[0] not in "=+-@" for draft in drafts)
     rows = list(
-        csv.DictReader(as_csv(found, {one.doc_id: one.text for one in told}).splitlines(keepends=True), strict=True)
+        csv.DictReader(as_csv(drafts, {one.doc_id: one.text for one in told}).splitlines(keepends=True), strict=True)
     )
-    assert [(row["question"], row["documents"]) for row in rows] == [(d.question, d.documents[0]) for d in found]
+    assert [(row["question"], row["documents"]) for row in rows] == [(d.question, d.documents[0]) for d in drafts]
     assert all(row["source"].startswith("“") for row in rows)
 
 

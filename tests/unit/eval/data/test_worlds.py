@@ -101,13 +101,13 @@ def test_how_many_there_are_is_told() -> None:
 
 
 def test_accepted_forms_of_answers() -> None:
-    found = {one.gold.answers for one in questions_of(1000, 0) if one.gold}
-    numbers = {" / ".join(re.sub(r"\d", "1", form) for form in forms) for forms in found if forms[0][0].isdigit()}
+    answers = {one.gold.answers for one in questions_of(1000, 0) if one.gold}
+    numbers = {" / ".join(re.sub(r"\d", "1", form) for form in forms) for forms in answers if forms[0][0].isdigit()}
     common = {"1111", "1,111 / 1111", "11,111 / 11111", "111 km / 111 kilometres / 111"}
     areas = {"1,111 square kilometres / 1111 square kilometres / 1,111 / 1111"}
     rare = {"111", "111,111 / 111111", "11 km / 11 kilometres / 11", "111 square kilometres / 111"}
     assert common | areas <= numbers <= common | areas | rare
-    rivers = [forms for forms in found if forms[0].startswith("River ")]
+    rivers = [forms for forms in answers if forms[0].startswith("River ")]
     assert len(rivers) > 5
     for forms in rivers:
         name = forms[0].removeprefix("River ")
@@ -147,9 +147,9 @@ def test_every_passage_states_its_triples_and_nothing_else_does() -> None:
 
 def test_short_names_stand_for_one_entity() -> None:
     documents = documents_of(1500, 1)
-    titles = [one.title for one in documents]
+    titles = [document.title for document in documents]
     initials = Counter(re.sub(r"^(\w)\w+ (\w+)$", r"\1. \2", title) for title in titles)
-    mentions = [name for one in documents for name in re.findall(r"\b[A-Z]\. [A-Z][a-z]+", one.text)]
+    mentions = [name for document in documents for name in re.findall(r"\b[A-Z]\. [A-Z][a-z]+", document.text)]
     assert len(mentions) > 100
     assert {initials[name] for name in mentions} == {1}
 
@@ -158,8 +158,8 @@ def test_names_are_shared_in_part() -> None:
     titles = [one.title for one in documents_of(1000, 0)]
     families = defaultdict(set)
     for title in titles:
-        if found := re.fullmatch(r"(\w+) family of (.+)", title):
-            families[found[1]].add(found[2])
+        if match := re.fullmatch(r"(\w+) family of (.+)", title):
+            families[match[1]].add(match[2])
     assert len(families) < sum(map(len, families.values())) / 1.9  # a surname, two families
     first_words = Counter(word for title in titles for word in title.split())
     assert sum(first_words[word] > 1 for title in titles for word in title.split()[:1]) > 600
@@ -172,13 +172,13 @@ def test_names_are_shared_in_part() -> None:
 @given(st.integers(50, 600), st.integers(0, 2**60))
 def test_any_world_is_whole(size: int, seed: int) -> None:
     documents = list(worlds.make_documents(size, seed))
-    ids = {one.id for one in documents}
-    assert len(documents) == len(ids) == len({one.title for one in documents}) == size
+    ids = {document.id for document in documents}
+    assert len(documents) == len(ids) == len({document.title for document in documents}) == size
     assert ids == {f"p{number:06d}" for number in range(size)}
-    assert all(40 <= len(one.text.split()) <= 120 for one in documents)
-    for one in worlds.make_questions(size, seed, per_kind=5):
-        assert one.gold is not None
-        assert one.gold.doc_ids <= ids
+    assert all(40 <= len(document.text.split()) <= 120 for document in documents)
+    for question in worlds.make_questions(size, seed, per_kind=5):
+        assert question.gold is not None
+        assert question.gold.doc_ids <= ids
 
 
 def test_large_worlds_stream_and_keep_names_apart() -> None:

@@ -49,7 +49,7 @@ def test_parameters_that_cannot_be() -> None:
 def test_read() -> None:
     corpus = read("world:60:2")
     assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("world-60-seed2", "world", True, 0)
-    assert corpus.documents == tuple(sorted(worlds.make_documents(60, 2), key=lambda one: one.id))
+    assert corpus.documents == tuple(sorted(worlds.make_documents(60, 2), key=lambda document: document.id))
     with pytest.raises(UsageError, match="world:60 is generated and has no format. Omit --format. Got 'jsonl'"):
         read("world:60", format="jsonl")
     with pytest.raises(DataError, match="no such path"):
@@ -60,7 +60,7 @@ def test_a_file_comes_before_a_world(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     (tmp_path / "world:60").mkdir()
     (tmp_path / "world:60" / "a.txt").write_text("mine")
-    assert [one.text for one in read("world:60").documents] == ["mine"]
+    assert [document.text for document in read("world:60").documents] == ["mine"]
 
 
 def test_load_with_other_questions(tmp_path: Path) -> None:

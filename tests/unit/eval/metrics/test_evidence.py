@@ -94,8 +94,8 @@ def test_ranks_agree_with_sets_of_characters(hits: list[list[tuple[int, int]]], 
     gold = Gold(frozenset({"d"}), evidence=(EvidencePlace("d", tuple(sorted(words))),))
     expected = None
     for rank in range(1, len(hits) + 1):
-        read = [set(range(*span)) for one in hits[:rank] for span in one]
+        read = [set(range(*span)) for hit in hits[:rank] for span in hit]
         if all(any(set(range(*word)) <= each for each in read) for word in words):
             expected = rank
             break
-    assert find_ranks([[Position("d", *span) for span in one] for one in hits], gold) == [expected]
+    assert find_ranks([[Position("d", *span) for span in hit] for hit in hits], gold) == [expected]

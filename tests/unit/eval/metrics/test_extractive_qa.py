@@ -13,8 +13,8 @@ from ragindex_eval.metrics.extractive_qa import _rank_spans, open_span_model
 
 def test_spans_are_in_the_context_and_end_where_they_start_or_later() -> None:
     starts, ends = np.array([9.0, 1.0, 3.0, 2.0]), np.array([9.0, 0.5, 2.5, 2.0])
-    found = sorted(_rank_spans(starts, ends, np.array([False, True, True, True])), reverse=True)
-    assert found == [(5.5, 2, 2), (5.0, 2, 3), (4.0, 3, 3), (3.5, 1, 2), (3.0, 1, 3), (1.5, 1, 1)]
+    spans = sorted(_rank_spans(starts, ends, np.array([False, True, True, True])), reverse=True)
+    assert spans == [(5.5, 2, 2), (5.0, 2, 3), (4.0, 3, 3), (3.5, 1, 2), (3.0, 1, 3), (1.5, 1, 1)]
 
 
 def test_only_the_20_best_starts_and_ends_and_30_tokens() -> None:

@@ -21,8 +21,10 @@ TEXTS = st.lists(SENTENCES, min_size=1, max_size=4)
 def test_rouge_lsum_is_googles(answer: list[str], references: list[list[str]]) -> None:
     """With sentences on lines of their own, as ASQA's evaluation gives them, and its stemmer."""
     scorer = RougeScorer(["rougeLsum"], use_stemmer=True)
-    expected = max(scorer.score("\n".join(one), "\n".join(answer))["rougeLsum"].fmeasure for one in references)
-    assert rouge_lsum(" ".join(answer), [" ".join(one) for one in references]) == pytest.approx(expected)
+    expected = max(
+        scorer.score("\n".join(reference), "\n".join(answer))["rougeLsum"].fmeasure for reference in references
+    )
+    assert rouge_lsum(" ".join(answer), [" ".join(reference) for reference in references]) == pytest.approx(expected)
 
 
 def test_rouge_lsum_by_hand() -> None:

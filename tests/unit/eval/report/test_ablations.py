@@ -36,7 +36,7 @@ def described(text: str) -> tuple[str, dict[str, Any]]:
 def tables(comparison: Comparison) -> list[tuple[str, str, list[tuple[str, str]]]]:
     found = ablations.render_ablations(comparison)
     assert found is not None
-    return [(one.name, one.parameter, [(row.value, row.label) for row in one.rows]) for one in found.tables]
+    return [(table.name, table.parameter, [(row.value, row.label) for row in table.rows]) for table in found.tables]
 
 
 def test_the_difference_to_the_first_of_the_name_with_its_interval_and_p() -> None:

@@ -48,7 +48,7 @@ def places(drawing: str) -> list[tuple[float, float]]:
 def whiskers(drawing: str) -> list[tuple[float, ...]]:
     """x1, y1, x2, y2 of the long lines of whiskers."""
     lines = [one for one in parsed(drawing).iter(f"{SVG}line") if one.get("class") == "whisker"]
-    return [tuple(float(one.attrib[name]) for name in ("x1", "y1", "x2", "y2")) for one in lines[::3]]
+    return [tuple(float(line.attrib[name]) for name in ("x1", "y1", "x2", "y2")) for line in lines[::3]]
 
 
 def tooltips(drawing: str) -> list[str]:

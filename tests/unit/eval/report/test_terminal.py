@@ -72,10 +72,10 @@ def test_recall_of_single_documents_is_shown_only_where_it_differs() -> None:
 
 
 def test_questions_that_no_method_answers_are_told() -> None:
-    said = printed(render_comparison(made({"one": [1.0, 0.0, 0.0], "two": [1.0, 0.0, 0.0]})), 400)
-    assert "for 2 questions no method finds a gold document in its first 5 hits; the report shows them: " in said
-    assert "'What is q2?', …\n" in said
-    assert "of their gold" not in said
+    output = printed(render_comparison(made({"one": [1.0, 0.0, 0.0], "two": [1.0, 0.0, 0.0]})), 400)
+    assert "for 2 questions no method finds a gold document in its first 5 hits; the report shows them: " in output
+    assert "'What is q2?', …\n" in output
+    assert "of their gold" not in output
     missed = replace(made({"one": [1.0, 0.0]}), read_shares={"a": 0.61, "other": 0.5})
     assert "of their gold documents: a was read to 61 %\n" in printed(render_comparison(missed), 400)
     assert render_questions(missed).missed[0].in_part == ("a was read to 61 %",)  # type: ignore[union-attr]

@@ -83,9 +83,9 @@ def test_a_ledger_lies_beside_the_questions_and_never_among_documents(tmp_path: 
         (files["asked/q.csv"], made, tmp_path / "asked"),
     ]
     for file, dataset, folder in places:
-        found = find_ledger(file, dataset, index)
-        assert found.path == folder / LEDGER
-        assert beside_index in (found.path, *found.others)
+        ledger = find_ledger(file, dataset, index)
+        assert ledger.path == folder / LEDGER
+        assert beside_index in (ledger.path, *ledger.others)
 
 
 def test_uses_of_questions_in_a_folder_that_cannot_be_written_lie_beside_the_index(
@@ -95,6 +95,6 @@ def test_uses_of_questions_in_a_folder_that_cannot_be_written_lie_beside_the_ind
     record_use(Ledger(tmp_path / LEDGER), USE)
     monkeypatch.setattr("ragindex_eval.run.holdout.os.access", lambda path, mode: False)
     dataset = Dataset("d", Corpus("d", "folder", (), 0, (), True), (), None, "")
-    found = find_ledger(tmp_path / "q.csv", dataset, tmp_path / "indexes" / "w")
-    assert found.path == tmp_path / "indexes" / LEDGER
-    assert found.uses() == [USE], "those that lie beside the questions count too"
+    ledger = find_ledger(tmp_path / "q.csv", dataset, tmp_path / "indexes" / "w")
+    assert ledger.path == tmp_path / "indexes" / LEDGER
+    assert ledger.uses() == [USE], "those that lie beside the questions count too"

@@ -32,11 +32,13 @@ def drawn_questions(seed: int) -> list[JudgedCandidates]:
 @pytest.mark.parametrize("seed", range(3))
 def test_weights_are_those_of_scikit_learn(seed: int) -> None:
     questions = drawn_questions(seed)
-    features = np.concatenate([one.features for one in questions])
-    share = np.concatenate([np.full(len(one.ids), 1 / len(one.ids) / len(questions)) for one in questions])
+    features = np.concatenate([question.features for question in questions])
+    share = np.concatenate(
+        [np.full(len(question.ids), 1 / len(question.ids) / len(questions)) for question in questions]
+    )
     scale = features.std(axis=0)
     peer = LogisticRegression(C=1 / (2 * L2), tol=1e-10, max_iter=10_000)
-    peer.fit(features / scale, [bool(id) for one in questions for id in one.relevant], sample_weight=share)
+    peer.fit(features / scale, [bool(id) for question in questions for id in question.relevant], sample_weight=share)
     weights, intercept = fit_weights(questions, [False] * 3, L2)
     assert weights == pytest.approx(peer.coef_[0] / scale, rel=1e-3, abs=1e-4)
     assert intercept == pytest.approx(float(peer.intercept_[0]), rel=1e-3)
@@ -47,7 +49,7 @@ def test_a_feature_that_may_not_count_against_gets_no_weight(seed: int) -> None:
     """And the others those that they have without it."""
     questions = drawn_questions(seed)
     weights, intercept = fit_weights(questions, [True, True, False], L2)
-    without = [judged(one.features[:, [0, 2]].tolist(), one.relevant) for one in questions]
+    without = [judged(question.features[:, [0, 2]].tolist(), question.relevant) for question in questions]
     others, alone = fit_weights(without, [True, False], L2)
     assert weights[1] == 0
     assert weights[[0, 2]] == pytest.approx(others, rel=1e-3, abs=1e-4)

@@ -41,8 +41,8 @@ def test_a_mean_by_hand() -> None:
 
 
 def test_without_a_model_it_is_the_mean_of_the_person() -> None:
-    found = estimate_mean(HUMAN, NONE, NONE)
-    assert (found.estimate, found.weight, found.effective_questions) == (HUMAN.mean(), 0.0, 10.0)
+    mean = estimate_mean(HUMAN, NONE, NONE)
+    assert (mean.estimate, mean.weight, mean.effective_questions) == (HUMAN.mean(), 0.0, 10.0)
 
 
 def test_a_constant_model_changes_nothing() -> None:
@@ -52,15 +52,15 @@ def test_a_constant_model_changes_nothing() -> None:
 def test_a_model_that_is_the_person_is_worth_all_its_questions() -> None:
     random = np.random.default_rng(0)
     every = random.integers(0, 5, 4_000) / 4
-    found = estimate_mean(every[:1_000], every[:1_000], every[1_000:])
-    assert found.weight == pytest.approx(0.75, abs=0.01)  # 1 / (1 + n/N)
-    assert found.effective_questions == pytest.approx(4_000, rel=0.02)
+    mean = estimate_mean(every[:1_000], every[:1_000], every[1_000:])
+    assert mean.weight == pytest.approx(0.75, abs=0.01)  # 1 / (1 + n/N)
+    assert mean.effective_questions == pytest.approx(4_000, rel=0.02)
 
 
 def test_equal_values_have_the_interval_of_a_proportion() -> None:
-    found = estimate_mean(np.ones(20), NONE, NONE)
+    mean = estimate_mean(np.ones(20), NONE, NONE)
     low = stats.binomtest(20, 20).proportion_ci(0.95, "exact").low
-    assert found.interval == (pytest.approx(low), 1.0)
+    assert mean.interval == (pytest.approx(low), 1.0)
 
 
 def test_what_is_refused() -> None:
@@ -96,8 +96,8 @@ def test_a_biased_model_does_not_bias_the_mean_and_the_interval_covers_it() -> N
 )
 def test_the_interval_is_within_the_metric(pairs: list[tuple[float, float]], others: list[float]) -> None:
     human, model = np.array(pairs).T
-    found = estimate_mean(human, model, np.array(others))
-    assert 0 <= found.interval[0] <= found.interval[1] <= 1
-    assert 0 <= found.weight <= 1
-    assert 0 <= found.estimate <= 1
-    assert np.isfinite([found.estimate, found.effective_questions]).all()
+    mean = estimate_mean(human, model, np.array(others))
+    assert 0 <= mean.interval[0] <= mean.interval[1] <= 1
+    assert 0 <= mean.weight <= 1
+    assert 0 <= mean.estimate <= 1
+    assert np.isfinite([mean.estimate, mean.effective_questions]).all()

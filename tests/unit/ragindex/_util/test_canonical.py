@@ -36,7 +36,7 @@ def test_metadata_beyond_the_limits_is_refused_by_name(said: str, metadata: Any,
     big = json.dumps({"_id": "big", "text": "text", "metadata": metadata})
     (tmp_path / "corpus.jsonl").write_text(f'{{"_id": "good", "text": "text"}}\n{big}\n')
     corpus = read(tmp_path / "corpus.jsonl", skip_bad=True)
-    assert [one.id for one in corpus.documents] == ["good"]
+    assert [document.id for document in corpus.documents] == ["good"]
     assert [said.partition(";")[0] in str(one) and "line 2" in str(one) for one in corpus.skipped] == [True]
 
 

@@ -132,10 +132,10 @@ def vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Encoding]:
         b" t": 259,
         b"wo": 260,
     }
-    made = Encoding("made", pat_str=r" ?\w+|\W", mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 261})
-    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "o200k_base", made)
+    encoding = Encoding("made", pat_str=r" ?\w+|\W", mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 261})
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "o200k_base", encoding)
     tokens._loaded.cache_clear()
-    yield made
+    yield encoding
     tokens._loaded.cache_clear()
 
 

@@ -146,7 +146,7 @@ def test_what_is_read_while_somebody_writes_is_whole(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     while writer.is_alive():
-        assert "first?" in {one.text for one in read_judgements(tmp_path).values()}
+        assert "first?" in {judgement.text for judgement in read_judgements(tmp_path).values()}
     writer.join()
     assert len(read_judgements(tmp_path)) == 151
 

@@ -234,7 +234,7 @@ def test_an_encoding_that_is_given_is_not_guessed(tmp_path: Path) -> None:
     write(tmp_path / "b.html", "<meta charset=utf-8><p>Łódź".encode("cp1250"))
     write(tmp_path / "c.md", "Łódź".encode("utf-16"))
     corpus = read(tmp_path, encoding="windows-1250")
-    assert [(one.text, one.metadata["text_encoding"]) for one in corpus.documents] == [
+    assert [(document.text, document.metadata["text_encoding"]) for document in corpus.documents] == [
         ("Łódź", "cp1250"),
         ("Łódź", "cp1250"),
         ("Łódź", "utf-16"),  # as its byte order mark says
@@ -279,7 +279,7 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     write(tmp_path / "other" / "b.md", "elsewhere")
     (docs / "linked").symlink_to(tmp_path / "other")
     corpus = read(docs)
-    assert [(one.id, one.text) for one in corpus.documents] == [
+    assert [(document.id, document.text) for document in corpus.documents] == [
         ("LICENSE", "do as you like"),
         ("README", "no suffix"),
         ("a.md", "text"),

@@ -69,8 +69,8 @@ def words(seed: int, count: int) -> str:
 
 def test_a_manual_on_one_page_holds_its_pages() -> None:
     pages = [words(number, 200) for number in range(5)]
-    whole = "Contents\n".join(["", *pages[:4]])
-    documents = [*(Document(f"p{number}", "", page) for number, page in enumerate(pages)), Document("all", "", whole)]
+    text = "Contents\n".join(["", *pages[:4]])
+    documents = [*(Document(f"p{number}", "", page) for number, page in enumerate(pages)), Document("all", "", text)]
     assert holders(documents) == {"all": ["p0", "p1", "p2", "p3"]}
     assert holders(documents[:2] + documents[-1:]) == {}  # two are no reason to leave the whole out
     assert holders([*documents[:4], Document("twin", "", pages[0] + " end")]) == {}  # no longer than what it holds

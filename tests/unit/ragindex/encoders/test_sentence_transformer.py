@@ -245,12 +245,12 @@ def test_what_cannot_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json", "model.json"])
 def test_damaged_and_older_exports_are_not_used(file: str, tmp_path: Path) -> None:
     folder = exported(tmp_path / "model")
-    found = onnx_export.read_export(folder)
-    assert found == onnx_export.ExportedModel(folder, "c0ffee", ModelSettings(9, "mean"), folder / "model.onnx")
-    whole = (folder / file).read_text()
-    (folder / file).write_text(whole.replace("o", "0") + " ")
+    export = onnx_export.read_export(folder)
+    assert export == onnx_export.ExportedModel(folder, "c0ffee", ModelSettings(9, "mean"), folder / "model.onnx")
+    text = (folder / file).read_text()
+    (folder / file).write_text(text.replace("o", "0") + " ")
     assert onnx_export.read_export(folder) is None
-    (folder / file).write_text(whole)
+    (folder / file).write_text(text)
     (folder / "model.json").write_text((folder / "model.json").read_text().replace('"format": 1', '"format": 0'))
     durable_files.write_hashes(folder)
     assert onnx_export.read_export(folder) is None
@@ -305,8 +305,10 @@ def test_a_device_is_a_gpu_only_where_there_is_one(monkeypatch: pytest.MonkeyPat
         (False, True, True, "cpu"),  # torch is not even imported
     ):
         monkeypatch.setattr(local_models, "_may_have_gpu", lambda driver=driver: driver)
-        asked = [SimpleNamespace(is_available=lambda there=there: there) for there in (cuda, mps)]
-        as_if_installed(monkeypatch, "torch", cuda=asked[0], backends=SimpleNamespace(mps=asked[1]))
+        simple_namespaces = [SimpleNamespace(is_available=lambda there=there: there) for there in (cuda, mps)]
+        as_if_installed(
+            monkeypatch, "torch", cuda=simple_namespaces[0], backends=SimpleNamespace(mps=simple_namespaces[1])
+        )
         assert choose_device("auto") == expected
 
 

@@ -127,7 +127,7 @@ def test_questions_with_tokens_are_shared(path: Path) -> None:
     with share_question_vectors():
         vectors, tokens = encoder.encode_queries_with_tokens(["a", "b"])
         np.testing.assert_array_equal(vectors, Plain().encode_queries(["a", "b"]))
-        assert [one.spans for one in tokens] == [((0, 1),), ((0, 1),)]
+        assert [token.spans for token in tokens] == [((0, 1),), ((0, 1),)]
         inner.seen.clear()
         np.testing.assert_array_equal(encoder.encode_queries(["b", "a", "c"]), Plain().encode_queries(["b", "a", "c"]))
     assert inner.seen == [["c"]]

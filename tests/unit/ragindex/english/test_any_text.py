@@ -55,10 +55,10 @@ def test_extraction_of_any_text(title: str, text: str) -> None:
 @given(text=anything)
 def test_mentions_of_any_text(text: str) -> None:
     text = normalize_text(text)
-    found = find_mentions(text)
-    assert [text[one.start : one.end] for one in found] == [one.text for one in found]
-    assert all(one.text.strip() for one in found)
-    assert all(one.end <= next.start for one, next in pairwise(found))
+    mentions = find_mentions(text)
+    assert [text[one.start : one.end] for one in mentions] == [one.text for one in mentions]
+    assert all(one.text.strip() for one in mentions)
+    assert all(one.end <= next.start for one, next in pairwise(mentions))
 
 
 @settings(max_examples=examples(100))

@@ -16,11 +16,11 @@ from ragindex.types import Triple
 
 
 def triples(title: str, text: str, **options: bool) -> list[tuple[str, str, str]]:
-    return [(one.subject, one.predicate, one.object) for one in extract(title, text, **options).triples]
+    return [(triple.subject, triple.predicate, triple.object) for triple in extract(title, text, **options).triples]
 
 
 def texts(title: str, text: str) -> list[str]:
-    return [one.text for one in extract(title, text).propositions]
+    return [proposition.text for proposition in extract(title, text).propositions]
 
 
 # ---------------------------------------------------------------- sentences
@@ -122,7 +122,7 @@ def test_a_sentence_without_an_end_is_cut_at_spaces() -> None:
     ],
 )
 def test_mentions(text: str, found: list[tuple[str, str]]) -> None:
-    assert [(one.kind, one.text) for one in find_mentions(text)] == found
+    assert [(mention.kind, mention.text) for mention in find_mentions(text)] == found
 
 
 def test_a_mention_names_its_characters() -> None:
@@ -131,7 +131,7 @@ def test_a_mention_names_its_characters() -> None:
 
 def test_known_words_are_no_names_where_they_open_a_sentence() -> None:
     assert find_mentions("Ferries left.", {"ferries"}) == []
-    assert [one.text for one in find_mentions("Velm left.", {"ferries"})] == ["Velm"]
+    assert [mention.text for mention in find_mentions("Velm left.", {"ferries"})] == ["Velm"]
 
 
 def test_names_are_mentions_without_dates_and_numbers() -> None:
@@ -355,8 +355,10 @@ def test_propositions_stand_alone(title: str, text: str, found: list[str]) -> No
 
 
 def test_a_proposition_has_its_title_and_its_entities() -> None:
-    found = extract("Red Harbour (film)", "It was shot in Tellin by Ada Lund in 1990. Jon Berg left.").propositions
-    assert [(one.topic, one.entities) for one in found] == [
+    propositions = extract(
+        "Red Harbour (film)", "It was shot in Tellin by Ada Lund in 1990. Jon Berg left."
+    ).propositions
+    assert [(one.topic, one.entities) for one in propositions] == [
         ("Red Harbour", ("Red Harbour", "Tellin", "Ada Lund")),
         ("Red Harbour", ("Red Harbour", "Jon Berg")),
     ]
@@ -377,7 +379,10 @@ def test_a_text_without_a_title_gives_what_it_says_itself() -> None:
     found = extract("", "Red Harbour was directed by Mia Holt. It won.")
     assert found.entities == ("Red Harbour", "Mia Holt")
     assert found.triples == (Triple("Red Harbour", "was directed by", "Mia Holt"),)
-    assert [one.text for one in found.propositions] == ["Red Harbour was directed by Mia Holt.", "It won."]
+    assert [proposition.text for proposition in found.propositions] == [
+        "Red Harbour was directed by Mia Holt.",
+        "It won.",
+    ]
 
 
 def test_a_text_without_a_title_may_describe_what_it_is_about() -> None:

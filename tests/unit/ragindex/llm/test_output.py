@@ -199,7 +199,7 @@ def test_objects_that_are_one_answer_stay_together(text: str, drafts: int) -> No
 )
 def test_json_lines_are_one_list(text: str, drafts: int) -> None:
     reading = read_json(text, Triples)
-    assert ([one.model_dump() for one in reading.output.triples], reading.drafts) == (
+    assert ([triple.model_dump() for triple in reading.output.triples], reading.drafts) == (
         list(map(json.loads, ITEMS)),
         drafts,
     )
@@ -207,7 +207,9 @@ def test_json_lines_are_one_list(text: str, drafts: int) -> None:
 
 def test_json_lines_of_any_number() -> None:
     lines = [json.dumps({"subject": str(number), "predicate": "b", "object": "c"}) for number in range(200)]
-    assert [one.subject for one in read_json("\n".join(lines), Triples).output.triples] == [str(n) for n in range(200)]
+    assert [triple.subject for triple in read_json("\n".join(lines), Triples).output.triples] == [
+        str(n) for n in range(200)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def encode(texts: Sequence[str]) -> np.ndarray:
 
 
 def listed(triples: Sequence[Triple], question: str = "who is q") -> Listed:
-    vectors = encode([text(one) for one in triples] or ["nothing"]).astype(np.float64)
+    vectors = encode([text(triple) for triple in triples] or ["nothing"]).astype(np.float64)
     return Listed(triples, vectors, encode([question])[0].astype(np.float64))
 
 
@@ -81,7 +81,7 @@ def algorithm_1(space: Listed, initial: Sequence[int], b: int, length: int, gamm
         return space.cosine(encode([" ".join(text(space.triples[n]) for n in chain)])[0].astype(np.float64))
 
     beams = [(space.cosine(space.table[t]), [t]) for t in dict.fromkeys(initial)]
-    beams = sorted(beams, key=lambda one: -one[0])[:b]
+    beams = sorted(beams, key=lambda beam: -beam[0])[:b]
     for _ in range(length - 1):
         following = []
         for s, chain in beams:

@@ -87,8 +87,8 @@ def test_the_demonstrations_are_in_the_form_asked_for() -> None:
 
 
 def test_without_a_memory_none_is_spoken_of() -> None:
-    whole = "\n".join(message.content for message in render_messages(READ, inputs()))
-    assert "noted before" not in whole
+    text = "\n".join(message.content for message in render_messages(READ, inputs()))
+    assert "noted before" not in text
     assert "(none)" in render_messages(REASON, inputs())[-1].content
     assert "(none)" in render_messages(REWRITE_QUESTION, inputs())[-1].content
 
@@ -302,7 +302,7 @@ _TRIPLES = st.lists(st.builds(Triple, _WORDS, _WORDS, _WORDS), max_size=4)
 def test_the_rules_of_anything(question: str, known: list[Triple], texts: list[tuple[str, str]]) -> None:
     passages = tuple(NumberedPassage(number, str(number), *one) for number, one in enumerate(texts, 1))
     found = read(question, *known, passages=passages)
-    stated = {triple for one in passages for triple in extract(one.title, one.text).triples}
+    stated = {triple for passage in passages for triple in extract(passage.title, passage.text).triples}
     assert set(found) <= stated - set(known)
     assert len(found) == len(set(found))
     reason: Reasoning = by_rule(REASON, inputs(question, *known))

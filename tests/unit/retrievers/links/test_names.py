@@ -74,17 +74,17 @@ def test_longer_runs_around_a_name() -> None:
 
 @given(st.text(max_size=300))
 def test_windows_are_read_as_they_were_written(text: str) -> None:
-    windows = [Window(list(one.words), one.starts) for one in names.find_windows(text, ["a b/c.md"])]
+    windows = [Window(list(window.words), window.starts) for window in names.find_windows(text, ["a b/c.md"])]
     assert names.read_windows(names.write_windows(windows)) == windows
-    assert all(len(one.words) == len(one.starts) for one in windows)
+    assert all(len(window.words) == len(window.starts) for window in windows)
 
 
 @given(st.text(alphabet='Aab \n."', max_size=80))
 def test_longer_runs_are_those_of_the_occurrences(text: str) -> None:
     windows = names.find_windows(text)
-    found = names.find_occurrences(windows)
-    everywhere = [(run, place) for run, places in found.items() for place in places]
-    for run, places in found.items():
+    occurrences = names.find_occurrences(windows)
+    everywhere = [(run, place) for run, places in occurrences.items() for place in places]
+    for run, places in occurrences.items():
         around = [sorted(other for other, outer in everywhere if outer.contains(place)) for place in places]
         long = [[words for words in each if names.is_key(words.split(" "))] for each in names.find_longer(run, windows)]
         assert sorted(map(sorted, long)) == sorted(around)

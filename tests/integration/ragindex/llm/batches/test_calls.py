@@ -132,7 +132,7 @@ def test_more_inputs_than_fit_are_several_batches(
     server.plans = [BatchPlan(looks=5), BatchPlan(looks=1), BatchPlan(looks=3)]
     answers, tally = ask(server, path, 12)
     assert answers == echoed(12)
-    assert sorted(one["request_counts"]["total"] for one in server.batches.values()) == [3, 4, 4]
+    assert sorted(batch["request_counts"]["total"] for batch in server.batches.values()) == [3, 4, 4]
     assert tally.spent.money == pytest.approx(bill(server))
 
 
@@ -141,7 +141,7 @@ def test_a_file_is_at_most_so_many_bytes(server: BatchServer, path: Path, monkey
     answers, _ = ask(server, path, 12)
     assert answers == echoed(12)
     assert len(server.batches) > 1
-    texts_sent = [server.files[one["input_file_id"]] for one in server.batches.values()]
+    texts_sent = [server.files[batch["input_file_id"]] for batch in server.batches.values()]
     assert all(len(text.encode()) <= 2_000 for text in texts_sent)
     assert sum(len(text.splitlines()) for text in texts_sent) == 11
 
@@ -173,7 +173,7 @@ def test_batches_that_fail_in_part(server: BatchServer, path: Path, how: str) ->
     answers, tally = ask(server, path, count)
     assert answers == echoed(count)
     assert (server.single.requests, server.batched.requests) == (single, count - single)
-    assert [one["request_counts"]["total"] for one in server.batches.values()] == sizes
+    assert [batch["request_counts"]["total"] for batch in server.batches.values()] == sizes
     assert tally.spent.money == pytest.approx(bill(server)) == pytest.approx(cached_money(path))
     assert how != "cut results" or server.paths().count("/v1/files/ID/content") == 3
     with SQLiteCache(path).connection() as connection:
@@ -187,7 +187,7 @@ def test_many_corrections_follow_in_another_batch(server: BatchServer, path: Pat
     )
     answers, tally = ask(server, path, 121)
     assert answers == [Echo(text="corrected")] * 121
-    assert [one["request_counts"]["total"] for one in server.batches.values()] == [120, 121]
+    assert [batch["request_counts"]["total"] for batch in server.batches.values()] == [120, 121]
     assert server.single.requests == 1
     assert tally.spent.money == pytest.approx(bill(server)) == pytest.approx(cached_money(path))
     assert tally.stages["echo"] == {"malformed": 121, "asked again": 121, "strict": 121}
@@ -196,7 +196,7 @@ def test_many_corrections_follow_in_another_batch(server: BatchServer, path: Pat
 def test_an_answer_that_stays_unusable_is_a_failure_and_paid_once_a_run(server: BatchServer, path: Path) -> None:
     server.write = lambda body: "no JSON"
     answers, tally = ask(server, path, 3)
-    assert [isinstance(one, Failure) and one.kind for one in answers] == ["malformed"] * 3
+    assert [isinstance(answer, Failure) and answer.kind for answer in answers] == ["malformed"] * 3
     assert tally.spent.money == pytest.approx(bill(server))
     assert (server.single.requests, server.batched.requests) == (1 + 3, 2)
 
@@ -261,7 +261,7 @@ def test_a_creation_whose_answer_is_lost_is_found_by_its_metadata(
         server.batches[f"other{len(server.batches)}"] = {"id": f"other{len(server.batches)}", "created_at": 10**10}
     answers, tally = ask(server, path, 10)
     assert answers == echoed(10)
-    assert [one for one in server.batches if one.startswith("batch_")] == ["batch_3"]
+    assert [batch for batch in server.batches if batch.startswith("batch_")] == ["batch_3"]
     assert tally.spent.money == pytest.approx(bill(server))
 
 
@@ -284,7 +284,7 @@ def test_endpoints_that_refuse(
     server.choose = on_path(refusing, *[fault] * 5)
     with pytest.raises(ServiceError, match=said):
         ask(server, path, 10)
-    assert [one.id for one in endpoint.read_batches(SQLiteCache(path))] == batches
+    assert [batch.id for batch in endpoint.read_batches(SQLiteCache(path))] == batches
     assert server.batched.requests == 0
 
 

@@ -66,8 +66,8 @@ def test_the_context_is_encoded_and_the_title_is_shown(context: str, workspace: 
     expected = ["\n".join(filter(None, pair)) for pair in zip(WRITTEN[context], TEXTS.values(), strict=True)]
     vectors = workspace.open_part(dense.parts()[-1]).get([*TEXTS], ("vector",)).column("vector").to_pylist()
     assert np.array(vectors) == pytest.approx(Letters().open().encode_documents(expected), abs=1e-6)
-    (found,) = workspace.open_method(dense).retrieve([Query("q", "berth costs nine crowns")], 1)
-    assert [(hit.title, hit.text) for hit in found.hits] == [("Pier", TEXTS["pier#sections.2"])]
+    (retrieval,) = workspace.open_method(dense).retrieve([Query("q", "berth costs nine crowns")], 1)
+    assert [(hit.title, hit.text) for hit in retrieval.hits] == [("Pier", TEXTS["pier#sections.2"])]
     assert workspace.open_part(part(context)).schema.text == ("context", "text")
 
 
@@ -145,7 +145,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def told(server: OpenAIServer) -> list[str]:
-    return sorted(str(one.body["messages"][-1]["content"]) for one in server.requests)
+    return sorted(str(request.body["messages"][-1]["content"]) for request in server.requests)
 
 
 LETTERS = Document("x", "X", "one a\n\ntwo b\n\nthree c\n\nfour d")

@@ -62,7 +62,7 @@ def test_records_are_those_of_one_block(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(records, "_COPIED_BYTES", 60)
     monkeypatch.setattr(LanceCollection, "upsert", count)
     assert read(tmp_path / "several") == expected
-    assert len([one for one in rows if 0 < one < 5]) > 10
+    assert len([row for row in rows if 0 < row < 5]) > 10
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,12 @@ def test_three_calls_a_passage(server: OpenAIServer, tmp_path: Path) -> None:
     workspace.add([Document("a", "T", "RHINE flows FAR"), Document("b", "", "")])
     parts = [Propositions(), Propositions(entities="all")]
     workspace.build(*parts)
-    assert [task_of(one.body) for one in server.requests] == ["paragraph", "entities", "propositions"]  # once for both
-    assert [asked(one.body) for one in server.requests] == [
+    assert [task_of(request.body) for request in server.requests] == [
+        "paragraph",
+        "entities",
+        "propositions",
+    ]  # once for both
+    assert [asked(request.body) for request in server.requests] == [
         "Title: T\n\nParagraph:\nRHINE flows FAR",
         "Title: T\n\nParagraph:\nTitle: T\nParagraph:\nRHINE flows FAR",
         "Entities: T; RHINE; FAR\n\nParagraph:\nTitle: T\nParagraph:\nRHINE flows FAR",
@@ -124,7 +128,7 @@ def contents(workspace: Index) -> list[dict[str, Any]]:
 
 
 def chats(server: OpenAIServer) -> int:
-    return sum(one.path.endswith("/chat/completions") for one in server.requests)
+    return sum(request.path.endswith("/chat/completions") for request in server.requests)
 
 
 def test_a_passage_is_made_again_when_the_one_before_it_changes(server: OpenAIServer, tmp_path: Path) -> None:
@@ -152,7 +156,12 @@ def test_a_passage_is_made_again_when_the_one_before_it_changes(server: OpenAISe
     assert chats(server) == calls + 6  # the passage and the next; the third stands as it stood
 
     fresh = cut(tmp_path / "once", server)
-    fresh.add([Document("book", "", other, {"page": 1}), *(one for one in workspace.documents if one.id != "book")])
+    fresh.add(
+        [
+            Document("book", "", other, {"page": 1}),
+            *(document for document in workspace.documents if document.id != "book"),
+        ]
+    )
     fresh.build(*scheme)
     assert contents(workspace) == contents(fresh)
 
@@ -210,9 +219,9 @@ def test_the_demonstrations_are_in_the_form_asked_for_and_keep_the_rules() -> No
     given = {"title": "", "text": "", "previous": "", "entities": []}
     found: dict[str, list[Any]] = {}
     for task in (REWRITE_PARAGRAPH, ENTITIES, PROPOSITIONS):
-        told = [one.content for one in render_messages(task, given) if one.role == "assistant"]
-        assert [read_json(text, task.output)[1] for text in told] == ["strict"] * len(told)
-        found[task.name] = [read_json(text, task.output)[0] for text in told]
+        message = [message.content for message in render_messages(task, given) if message.role == "assistant"]
+        assert [read_json(text, task.output)[1] for text in message] == ["strict"] * len(message)
+        found[task.name] = [read_json(text, task.output)[0] for text in message]
     first, second = found["rewrite"]
     assert (second.of("as it is"), first.of("as it is")) == ("as it is", first.paragraph)
     assert [type(first)(paragraph=said).of("as it is") for said in ("unchanged", "(unchanged)")] == ["as it is"] * 2
@@ -246,5 +255,5 @@ def test_whole_documents_have_nothing_before_them(tmp_path: Path) -> None:
     passages = whole.documents.passages(["x#0", "x#1"]).to_pylist()
     assert whole.open_part(Preceding()).of(passages) == ["", ""]
     passages = cut_up.documents.passages(["x#2", "x#0", "x#1"]).to_pylist()
-    assert [one["text"] for one in passages] == ["three", "one", "two"]
+    assert [passage["text"] for passage in passages] == ["three", "one", "two"]
     assert cut_up.open_part(Preceding()).of(passages) == ["two", "", "one"]

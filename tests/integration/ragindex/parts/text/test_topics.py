@@ -78,8 +78,8 @@ _TOPIC = re.compile(r"~(\S+)")
 def write(body: Mapping[str, Any]) -> str:
     """The topic is what stands after the tilde: a place, so that topics have directions of their own."""
     assert task_of(body) == "topic"
-    found = _TOPIC.search(str(body["messages"][-1]["content"]))
-    return json.dumps({"topic": f"  @{found[1]} " if found else ""})
+    match = _TOPIC.search(str(body["messages"][-1]["content"]))
+    return json.dumps({"topic": f"  @{match[1]} " if match else ""})
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def test_a_call_a_passage_and_again_for_what_changed(server: OpenAIServer, tmp_p
     workspace = opened(tmp_path, server, [told("a", "1,0,0", "0,0,1"), told("b", "1,0,0", "0,1,0")])
     workspace.build(SCHEME)
     assert topics(workspace) == {"a#topic": "@0,0,1", "b#topic": "@0,1,0"}
-    assert [task_of(one.body) for one in server.requests] == ["topic"] * 2
-    contents = sorted(str(one.body["messages"][-1]["content"]) for one in server.requests)
+    assert [task_of(request.body) for request in server.requests] == ["topic"] * 2
+    contents = sorted(str(request.body["messages"][-1]["content"]) for request in server.requests)
     assert contents == ["Title: A\n\na @1,0,0 ~0,0,1", "Title: B\n\nb @1,0,0 ~0,1,0"]
     (hit,) = SCHEME.open(workspace).retrieve([Query("q", "@0,0,1")], 1)[0].hits
     assert (hit.kind, hit.doc_ids) == ("topic", ("a",))

@@ -187,10 +187,10 @@ def test_every_flat_scheme_searches_the_pool(pooled: Index) -> None:
     assert [record.name for record in pooled.manifest.parts.values()].count("vectors") == 0
     query = Query("q", "ANN @0,0.2,1")
     for scheme in FLAT:
-        (found,) = scheme.open(pooled).retrieve([query], 8)
-        assert found.hits
-        assert {hit.kind for hit in found.hits} <= {"passage", "aggregate", "summary"}
-        assert all(hit.passage_ids and hit.doc_ids for hit in found.hits)
+        (retrieval,) = scheme.open(pooled).retrieve([query], 8)
+        assert retrieval.hits
+        assert {hit.kind for hit in retrieval.hits} <= {"passage", "aggregate", "summary"}
+        assert all(hit.passage_ids and hit.doc_ids for hit in retrieval.hits)
     (near,) = FLAT[1].open(pooled).retrieve([query], 8)
     assert len(near.hits) == 8
     assert all(hit.source == registry.label(FLAT[1]) for hit in near.hits)
@@ -215,8 +215,8 @@ def test_ablations(server: OpenAIServer, tmp_path: Path) -> None:
     assert counted(workspace, d) == {**similarity, **single}
     leaf = nodes(workspace, d)["p1#p0001"]
     assert (leaf["level"], leaf["children"], leaf["tree"]) == (0.0, [], "propositions")
-    (found,) = Dense(over=d).open(workspace).retrieve([Query("q", "@0,1,0")], 1)
-    assert found.hits[0].text == "so it is @0,1,0"
+    (retrieval,) = Dense(over=d).open(workspace).retrieve([Query("q", "@0,1,0")], 1)
+    assert retrieval.hits[0].text == "so it is @0,1,0"
 
 
 def test_a_passage_without_propositions_is_still_in_the_pool(server: OpenAIServer, tmp_path: Path) -> None:
@@ -232,10 +232,10 @@ def test_a_passage_without_propositions_is_still_in_the_pool(server: OpenAIServe
 
 def test_filters_reach_the_pool(pooled: Index) -> None:
     workspace = pooled
-    (found,) = Dense(over=POOL).open(workspace).retrieve([Query("q", "@0,1,0", meta("page", 2))], 9)
-    assert [hit.id for hit in found.hits] == ["p3"]
-    (found,) = BM25(over=POOL).open(workspace).retrieve([Query("q", "ANN", meta("page", 0, 1, 2, 3))], 9)
-    assert sorted({hit.kind for hit in found.hits}) == ["aggregate", "passage", "summary"]
+    (retrieval,) = Dense(over=POOL).open(workspace).retrieve([Query("q", "@0,1,0", meta("page", 2))], 9)
+    assert [hit.id for hit in retrieval.hits] == ["p3"]
+    (retrieval,) = BM25(over=POOL).open(workspace).retrieve([Query("q", "ANN", meta("page", 0, 1, 2, 3))], 9)
+    assert sorted({hit.kind for hit in retrieval.hits}) == ["aggregate", "passage", "summary"]
 
 
 def test_what_can_stand_where() -> None:

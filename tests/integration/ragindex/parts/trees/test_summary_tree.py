@@ -150,7 +150,7 @@ def test_a_corpus_of_one_and_of_two_passages(count: int, server: OpenAIServer, t
     assert drawn(workspace, default) == {}
     assert drawn(workspace, lowest) == ({"(a b)": ["a", "b"]} if count == 2 else {})
     assert summaries(server) == ([["a", "b"]] if count == 2 else [])
-    workspace.remove([one.id for one in documents])
+    workspace.remove([document.id for document in documents])
     workspace.build()
     assert nodes(workspace, lowest) == nodes(workspace, default) == {}
 
@@ -193,7 +193,7 @@ def test_texts_over_the_limit_are_cut_and_counted(server: OpenAIServer, tmp_path
     workspace = opened(tmp_path, server, [long, Document("short", "", "short @0,0.1,1")])
     tree = SummaryTree(stop_at=1, cluster_tokens=100)
     workspace.build(tree)
-    (body,) = (one.body for one in server.requests)
+    (body,) = (request.body for request in server.requests)
     first, second = shown(body)
     assert second == "short @0,0.1,1"
     assert first == ("@0,0,1 " + "word " * 75).strip()  # 95 of 100 tokens, of four characters each
@@ -222,8 +222,8 @@ def test_a_summary_that_is_longer_than_asked_for_is_cut(server: OpenAIServer, tm
     (row,) = (row for row in nodes(workspace, short).values() if row["children"])
     assert row["text"] == ("@0,0,1 " + "word " * 78).strip()
     assert "1 summaries were longer than asked for and were cut." in notes(workspace, "summary_tree")
-    asked = [one.body["messages"][0]["content"] for one in server.requests]
-    assert sorted("at most 75 words" in text for text in asked) == [False, True]
+    contents = [request.body["messages"][0]["content"] for request in server.requests]
+    assert sorted("at most 75 words" in text for text in contents) == [False, True]
     (row,) = (row for row in nodes(workspace, free).values() if row["children"])
     assert len(row["text"].split()) == 501
 

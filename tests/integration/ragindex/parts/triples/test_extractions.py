@@ -133,8 +133,8 @@ def test_names_first_then_triples_of_these_names(server: OpenAIServer, tmp_path:
     def write(body: Mapping[str, Any]) -> str:
         if "sulks" in json.dumps(body["messages"]):
             return "I would rather not."
-        asked = body["messages"][-1]["content"]
-        if "Names:" in asked:
+        content = body["messages"][-1]["content"]
+        if "Names:" in content:
             return json.dumps({"triples": [["Rhine", "rises in", "Alps"], ["Rhine"]]})
         return json.dumps({"entities": ["Rhine", " Alps", "Rhine", ""]})
 
@@ -145,10 +145,10 @@ def test_names_first_then_triples_of_these_names(server: OpenAIServer, tmp_path:
     (a,) = rows(workspace, part, *FIELDS)
     assert (a["entities"], a["triples"]) == (["Rhine", "Alps"], '[["Rhine", "rises in", "Alps"]]')
     assert (a["source"], a["kept"], a["dropped"]) == ("model", 1.0, 1.0)
-    asked = [one.body["messages"][-1]["content"] for one in server.requests]
-    assert asked.count("Title: Rhine\n\nThe Rhine rises in the Alps.") == 1
-    assert asked.count("Title: Rhine\n\nThe Rhine rises in the Alps.\n\nNames:\n- Rhine\n- Alps\n") == 1
-    assert len(asked) == 4  # one of each for a, and the names of b twice
+    contents = [request.body["messages"][-1]["content"] for request in server.requests]
+    assert contents.count("Title: Rhine\n\nThe Rhine rises in the Alps.") == 1
+    assert contents.count("Title: Rhine\n\nThe Rhine rises in the Alps.\n\nNames:\n- Rhine\n- Alps\n") == 1
+    assert len(contents) == 4  # one of each for a, and the names of b twice
     (record,) = workspace.manifest.parts.values()
     assert list(record.failed) == ["b"]
 
@@ -254,15 +254,17 @@ TEXTS = ("Hollow Ferry is a chain ferry on the River Sarn.", "The cellist studie
 @pytest.mark.parametrize("task", [EXTRACT, NAMES, RELATE], ids=lambda task: task.name)
 def test_the_demonstrations_state_what_their_texts_state(task: Task[Any]) -> None:
     messages = render_messages(task, {"title": "", "text": "", "names": []})
-    told = [read_json(one.content, task.output) for one in messages if one.role == "assistant"]
-    assert [reading.stage for reading in told] == ["strict"] * len(told)
-    for place, (answer, *_) in enumerate(told):
+    message = [read_json(message.content, task.output) for message in messages if message.role == "assistant"]
+    assert [reading.stage for reading in message] == ["strict"] * len(message)
+    for place, (answer, *_) in enumerate(message):
         shown = messages[1 + 2 * place].content
         assert TEXTS[place] in shown
         triples = [Triple(*one) for one in getattr(answer, "triples", [])]
         words = set(analyse(f"{shown} also called", "english"))
-        for one in triples:
-            assert set(analyse(f"{one.subject} {one.predicate} {one.object}", "english")) <= words, one
-        assert "chain ferry" not in [one.object for one in triples]  # a kind alone would join all things of the kind
-        aliases = [one.object for one in triples if alias_predicate(one.predicate)]
+        for triple in triples:
+            assert set(analyse(f"{triple.subject} {triple.predicate} {triple.object}", "english")) <= words, triple
+        assert "chain ferry" not in [
+            triple.object for triple in triples
+        ]  # a kind alone would join all things of the kind
+        aliases = [triple.object for triple in triples if alias_predicate(triple.predicate)]
         assert aliases == (["VHT"] if triples and place == 0 else [])  # as `same_as` reads them

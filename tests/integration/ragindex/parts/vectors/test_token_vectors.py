@@ -48,9 +48,9 @@ def naive(record: Floats, question: Floats) -> float:
 
 def scored(records: Sequence[Floats], questions: Sequence[Floats]) -> Doubles:
     """All records in one file, one after the other."""
-    counts = np.array([len(one) for one in records], np.int64)
+    counts = np.array([len(record) for record in records], np.int64)
     places = RecordRows(np.zeros(len(records), np.int64), np.cumsum(counts) - counts, counts)
-    return maxsim([compress(np.concatenate(records))], places, [quantize_question(one) for one in questions])
+    return maxsim([compress(np.concatenate(records))], places, [quantize_question(question) for question in questions])
 
 
 # ---------------------------------------------------------------- MaxSim
@@ -255,7 +255,7 @@ def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(
 ) -> None:
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)  # most passages are new, and a new fit would encode all again
     expected = everything(opened(workspace))
-    (whole,) = opened(workspace).files
+    (file,) = opened(workspace).files
     (folder,) = (workspace.folder / "parts").glob("token_vectors-*")
     for name in ("partial-1", "0123456789abcdef"):
         (folder / name).mkdir()
@@ -263,7 +263,7 @@ def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(
     workspace.build(PART)
     index = opened(workspace)
     assert len(index.files) == len(segments(workspace)) == 2
-    assert sum(map(len, index.files)) == index.places.counts.sum() + len(index.ids) < len(whole)
+    assert sum(map(len, index.files)) == index.places.counts.sum() + len(index.ids) < len(file)
     found = everything(index)
     assert {id: found[id] for id in ("d0", "d1")} == {id: expected[id] for id in ("d0", "d1")}
 
@@ -351,8 +351,8 @@ def test_a_text_without_finite_vectors_fails_alone(
             "token_vectors: 1 record could not be made and is tried again the next time: d1: the encoder gives NaN or "
             "infinity."
         ]
-        (found,) = workspace.open_method(scheme).retrieve([Query("q", QUESTION)], 9)
-        assert {hit.id for hit in found.hits} == {"d0", "d2"}
+        (retrieval,) = workspace.open_method(scheme).retrieve([Query("q", QUESTION)], 9)
+        assert {hit.id for hit in retrieval.hits} == {"d0", "d2"}
     fault = "none"
     workspace.build(scheme)
     assert (workspace.failures(scheme), set(everything(opened(workspace)))) == ({}, {"d0", "d1", "d2"})
@@ -375,7 +375,9 @@ def test_what_was_encoded_before_a_failure_is_kept(six: Path, tmp_path: Path, mo
     counted.spoilt = ""
     workspace.build(PART)
     assert len(first) == 2  # the first batch
-    assert sorted(counted.texts[2:]) == sorted(f"{one.title}\n{one.text}" for one in documents(2, 3, 4, 5))
+    assert sorted(counted.texts[2:]) == sorted(
+        f"{document.title}\n{document.text}" for document in documents(2, 3, 4, 5)
+    )
     assert everything(opened(workspace)) == everything(opened(Index.open(six, create=True)))
 
 
@@ -420,7 +422,7 @@ def test_records_without_a_known_token_are_counted(workspace: Index) -> None:
     workspace.add([Document("blank", "", " "), Document("other", "", "?!")])
     workspace.build(PART)
     assert sorted(everything(opened(workspace)).values())[:2] == [-np.inf, -np.inf]
-    (record,) = [one for one in workspace.manifest.parts.values() if one.name == "token_vectors"]
+    (record,) = [part for part in workspace.manifest.parts.values() if part.name == "token_vectors"]
     assert record.notes == ("2 of 8 records have no token that the encoder knows: nothing finds them.",)
 
 
@@ -450,7 +452,9 @@ def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
             workspace.build(PART)
         found.append(everything(opened(workspace)))
     assert found[0] == found[1]
-    exact = workspace.encoder.encode_tokens([QUESTION, *(f"{one.title}\n{one.text}" for one in documents(0, 1, 6, 7))])
+    exact = workspace.encoder.encode_tokens(
+        [QUESTION, *(f"{document.title}\n{document.text}" for document in documents(0, 1, 6, 7))]
+    )
     expected = [naive(record.vectors, exact[0].vectors) for record in exact[1:]]
     assert [found[0][f"d{number}"] for number in (0, 1, 6, 7)] == pytest.approx(expected, abs=0.02)
 

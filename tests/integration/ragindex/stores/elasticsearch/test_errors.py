@@ -178,9 +178,9 @@ def refused(url: str, folder: Path) -> str:
     """What a user reads; nobody is told a key."""
     with pytest.raises((StoreError, UsageError)) as error:
         opened(url, folder)
-    told = [str(error.value), repr(error.value.__cause__), repr(error.value.__context__)]
-    assert [text for text in told if SECRET in text or "another-key" in text] == []
-    return told[0]
+    message = [str(error.value), repr(error.value.__cause__), repr(error.value.__context__)]
+    assert [text for text in message if SECRET in text or "another-key" in text] == []
+    return message[0]
 
 
 def test_the_right_key_over_tls_is_let_in(secured: StandIn, tmp_path: Path) -> None:

@@ -123,6 +123,6 @@ def test_an_index_that_was_blocked_is_no_question_of_rights(refusing: Callable[[
     store = refusing("odd:thing")
     from ragindex._util.http import RequestProblem
 
-    told = str(store.server.failure("write", RequestProblem("blocked by: disk", 403, "cluster_block_exception")))
-    assert "lacks" not in told
-    assert told.endswith("Check its disk space and GET _cluster/health.")
+    message = str(store.server.failure("write", RequestProblem("blocked by: disk", 403, "cluster_block_exception")))
+    assert "lacks" not in message
+    assert message.endswith("Check its disk space and GET _cluster/health.")

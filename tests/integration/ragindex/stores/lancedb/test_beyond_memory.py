@@ -68,8 +68,8 @@ REQUESTS: list[SearchRequest] = [
 def test_answers_are_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     monkeypatch.setattr(lance_index, "_FEW", few)
     memory, beyond = filled(tmp_path / "a", 1), filled(tmp_path / "b", 0)
-    assert [told(one) for one in beyond.search(REQUESTS)] == [told(one) for one in memory.search(REQUESTS)]
-    assert [told(beyond.search([one])[0]) for one in REQUESTS] == [told(one) for one in memory.search(REQUESTS)]
+    assert [told(hit) for hit in beyond.search(REQUESTS)] == [told(hit) for hit in memory.search(REQUESTS)]
+    assert [told(beyond.search([one])[0]) for one in REQUESTS] == [told(hit) for hit in memory.search(REQUESTS)]
 
 
 @pytest.fixture
@@ -88,9 +88,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_several_collections_are_waited_for_once(tmp_path: Path, waits: list[int]) -> None:
     one, other = filled(tmp_path / "a", 0, "one"), filled(tmp_path / "a", 0, "other")
     asked = [(one, REQUESTS[:5]), (other, [TextQuery("word1", 3, ("text",))])]
-    alone = [[told(found) for found in collection.search(requests)] for collection, requests in asked]
+    alone = [[told(hit) for hit in collection.search(requests)] for collection, requests in asked]
     waits.clear()
-    assert [[told(found) for found in answers] for answers in search_together(asked)] == alone
+    assert [[told(answer) for answer in answers] for answers in search_together(asked)] == alone
     assert waits == [2]  # the five requests within ids are one query
 
 
@@ -109,7 +109,7 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     made = [filled(tmp_path / "a", 1.6 * size / 2**30, name) for name in ("one", "other")]
     assert [[index.columns for index in wait(one.table.list_indices())] for one in made] == [[["tokens"]], [["tokens"]]]
     opened = [store.open(one.name, one.version) for one in made]
-    answers = [[told(found) for found in one.search(REQUESTS)] for one in opened]
+    answers = [[told(hit) for hit in one.search(REQUESTS)] for one in opened]
     assert [str(one.describe()["search"]).partition(",")[0] for one in opened] == ["exact", "approximate"]
     assert answers[0] == answers[1]
 
@@ -154,12 +154,12 @@ def test_lower_budget(tmp_path: Path) -> None:
     queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(50, per_kind=1))]
     roomy = opened(1)
     roomy.add(worlds.make_documents(50))
-    found = built_retriever(roomy, "bm25").retrieve(queries, 5)
+    retrievals = built_retriever(roomy, "bm25").retrieve(queries, 5)
     assert indexed(roomy) == []
     tight = opened(0)
     again = built_retriever(tight, "bm25").retrieve(queries, 5)
     assert indexed(tight) == [["tokens"]]
-    assert [[hit.id for hit in one.hits] for one in again] == [[hit.id for hit in one.hits] for one in found]
+    assert [[hit.id for hit in one.hits] for one in again] == [[hit.id for hit in one.hits] for one in retrievals]
     version = tight.open_part(Passages()).version
     assert tight.build(Passages()).finish_seconds == 0
     assert opened(0).open_part(Passages()).version == version, "finished once"

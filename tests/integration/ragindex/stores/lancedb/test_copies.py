@@ -46,9 +46,9 @@ def open_both(folder: Path, version: int) -> tuple[LanceCollection, LanceCollect
 
 
 def answers(collection: LanceCollection) -> list[object]:
-    found = collection.search(REQUESTS)
+    hits = collection.search(REQUESTS)
     got = collection.get(["c", "x", "a"], ("text", "meta.year", "meta.never"))
-    return [*((one.ids, one.scores.tolist(), one.records.to_pydict()) for one in found), got.to_pydict(), got.schema]
+    return [*((one.ids, one.scores.tolist(), one.records.to_pydict()) for one in hits), got.to_pydict(), got.schema]
 
 
 def test_a_copy_answers_like_lancedb_without_opening_it(tmp_path: Path) -> None:
@@ -133,5 +133,5 @@ def test_a_reader_with_less_memory_than_the_writer_reads_lancedb(tmp_path: Path)
     opened = LanceDB(memory_gib=0).open(tmp_path).open("some", version)
     assert opened.copy is not None
     assert opened.get(["b"], ("text",)).to_pydict() == {"id": ["b"], "text": ["oak fen fen"]}
-    assert [one.ids for one in opened.search(REQUESTS)] == [one[0] for one in expected[:3]]  # type: ignore[index]
+    assert [hit.ids for hit in opened.search(REQUESTS)] == [one[0] for one in expected[:3]]  # type: ignore[index]
     assert opened._opened is not None

@@ -127,8 +127,8 @@ def test_small_fragments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert len(now.fragments) <= 7
         assert large in now.fragments
     assert collection.count() == 140
-    found = collection.search([TextQuery("w3 w7", 10)])[0].ids
-    assert found == ["r003", "r007", "s003", "s007"]
+    ids = collection.search([TextQuery("w3 w7", 10)])[0].ids
+    assert ids == ["r003", "r007", "s003", "s007"]
 
 
 def test_large_records_are_merged_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,10 +246,12 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     collection.delete(["a"])
     now = files.read_version(store.database.place("some"), collection.version)
     table = lancedb.connect(tmp_path).open_table("some")
-    assert set(files.read_versions(store.database.place("some"))) == {one["version"] for one in table.list_versions()}
+    assert set(files.read_versions(store.database.place("some"))) == {
+        version["version"] for version in table.list_versions()
+    }
     assert (now.number, now.rows, now.written) == (table.version, table.count_rows(), 2)
-    assert {(one.name, one.index_uuid) for one in table.list_indices()} == {
-        (one.name, one.uuid) for one in now.indexes.values()
+    assert {(index.name, index.index_uuid) for index in table.list_indices()} == {
+        (index.name, index.uuid) for index in now.indexes.values()
     }
     assert now.indexes["tokens_idx"].made_from == made_from
     with pytest.raises(ValueError, match="some no longer has version 99"):

@@ -58,7 +58,7 @@ def test_killed_and_resumed(data: Path, tmp_path: Path, server: BatchServer) -> 
     out, said = process.communicate()
     assert process.returncode == 0, said
 
-    assert [one["status"] for one in server.batches.values()] == ["expired", "completed"]
+    assert [batch["status"] for batch in server.batches.values()] == ["expired", "completed"]
     with sqlite3.connect(index / "calls.sqlite") as calls:
         count, money, read, cached, written = calls.execute(
             "SELECT count(*), total(money), sum(input_tokens), sum(cached_tokens), sum(output_tokens) FROM calls"

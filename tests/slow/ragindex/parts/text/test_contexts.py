@@ -26,9 +26,9 @@ def test_both_stores_find_the_same(tmp_path: Path) -> None:
                 workspace.build(*methods)
                 answers.append(
                     [
-                        [(hit.id, round(hit.score, 5)) for hit in one.hits]
+                        [(hit.id, round(hit.score, 5)) for hit in retrieval.hits]
                         for method in methods
-                        for one in workspace.open_method(method).retrieve(questions, 9)
+                        for retrieval in workspace.open_method(method).retrieve(questions, 9)
                     ]
                 )
     assert answers[0] == answers[1]

@@ -77,7 +77,7 @@ def test_killed_in_the_middle_of_the_second_level(server: OpenAIServer, tmp_path
     )
     assert nodes(killed, TREE) == nodes(undisturbed, TREE)
     assert len(drawn(killed, TREE)) == len(GROUPS) + 3
-    calls = [json.dumps(one.body) for one in server.requests]
+    calls = [json.dumps(request.body) for request in server.requests]
     everything = len(GROUPS) + 3
     assert len(calls) == everything + 1 + everything  # the killed build asked for one that it did not get
     assert server.sent == 2 * everything

@@ -79,8 +79,8 @@ def test_a_question_is_asked_and_hits_are_judged_by_keyboard(page: BrowserPage, 
     page.press("/")
     assert page.evaluate("document.activeElement.id") == "question"
 
-    kept = read_judgements(server.service.collections["docs"].spec.folder / "judgements")
-    assert kept == {question_id(QUESTION): JudgedQuestion(QUESTION, {"first": 2, "second": 0})}
+    judgements = read_judgements(server.service.collections["docs"].spec.folder / "judgements")
+    assert judgements == {question_id(QUESTION): JudgedQuestion(QUESTION, {"first": 2, "second": 0})}
     pressed = "[...document.querySelectorAll('[aria-pressed=true]')].map(one => one.closest('li').dataset.document)"
     assert page.evaluate(pressed) == ["first", "second", "first", "second"]
     assert page.evaluate("document.querySelectorAll('figure .node.hit.grade-2').length") == 1

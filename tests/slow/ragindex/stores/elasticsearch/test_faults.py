@@ -90,14 +90,14 @@ def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluste
     collection.finish()
     reader = store.open("texts", collection.version)
     asked = [TextQuery("word7 shared", 5, ("text",)), FilterQuery(None, 3)]
-    expected = [one.ids for one in reader.search(asked)]
+    expected = [hit.ids for hit in reader.search(asked)]
     nodes.bring()  # the replica is there too
     doomed, answers = nodes.with_primary(f"{store.layout.base}-texts-*"), []
     killed = threading.Event()
 
     def asking() -> None:
         while not killed.is_set() or len(answers) < 40:
-            answers.append([one.ids for one in reader.search(asked)])
+            answers.append([hit.ids for hit in reader.search(asked)])
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(asking)

@@ -35,7 +35,7 @@ def test_odd_records_come_back_as_they_went_in(store: Any) -> None:
     scanned = pa.Table.from_batches(reader.scan(fields)).sort_by("id").column("id").to_pylist()
     assert scanned == sorted(ids)
     filters = [Ids((ids[1],)), Terms("tags", ("y" * 300,)), Terms("text", ("x" * 40_000,)), Range("size", high=0)]
-    assert [one.ids for one in reader.search([FilterQuery(where, 9) for where in filters])] == [
+    assert [hit.ids for hit in reader.search([FilterQuery(where, 9) for where in filters])] == [
         ["i" * 600],
         ["日本"],
         ["i" * 600],

@@ -23,15 +23,15 @@ def test_bm25_of_long_texts_is_that_of_memory(shards: int, tmp_path: Path) -> No
     words = [f"word{n}" for n in range(60)]
     share = np.arange(1, 61) ** -1.0 / (np.arange(1, 61) ** -1.0).sum()
     made = {f"{n:04d}": " ".join(rng.choice(words, size=rng.integers(1, 300), p=share)) for n in range(600)}
-    asked = [TextQuery(" ".join(rng.choice(words, 5)), k) for k in (1, 10, 50, 700) for _ in range(10)]
+    text_queries = [TextQuery(" ".join(rng.choice(words, 5)), k) for k in (1, 10, 50, 700) for _ in range(10)]
     with elasticsearch_store(shards=shards) as written:
         store = registry.store(written).open(tmp_path / "elastic")
         collection = store.create("long", TEXT)
         collection.upsert(texts(made))
-        found = finished(store, collection, "long").search(asked)
-    expected = held_in_memory(texts(made), TEXT, tmp_path / "lance").search(asked)
-    assert [one.ids for one in found] == [one.ids for one in expected]
-    for one, twin in zip(found, expected, strict=True):
+        hits = finished(store, collection, "long").search(text_queries)
+    expected = held_in_memory(texts(made), TEXT, tmp_path / "lance").search(text_queries)
+    assert [one.ids for one in hits] == [one.ids for one in expected]
+    for one, twin in zip(hits, expected, strict=True):
         np.testing.assert_allclose(one.scores, twin.scores, atol=1e-5)
 
 
@@ -91,8 +91,8 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
     batch = pa.RecordBatch.from_arrays([pa.array(ids), column], names=["id", "vector"])
     schema = Schema(dimensions=16)
-    asked = [VectorQuery(vector, 10) for vector in rng.standard_normal((20, 16)).astype(np.float32)]
-    few = [VectorQuery(one.vector, 10, (), Ids(tuple(ids[::7]))) for one in asked]
+    vector_queries = [VectorQuery(vector, 10) for vector in rng.standard_normal((20, 16)).astype(np.float32)]
+    few = [VectorQuery(one.vector, 10, (), Ids(tuple(ids[::7]))) for one in vector_queries]
     with elasticsearch_store(exact_up_to=1000) as written:
         store = registry.store(written).open(tmp_path / "elastic")
         collection = store.create("many", schema)
@@ -101,10 +101,10 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
         collection.upsert(batch.slice(900))
         reader = finished(store, collection, "many")
         assert reader.describe()["search"].startswith("approximate")
-        found, found_few = reader.search(asked), reader.search(few)
+        found, found_few = reader.search(vector_queries), reader.search(few)
     twin = held_in_memory(batch, schema, tmp_path / "lance")
-    assert [one.ids for one in found_few] == [one.ids for one in twin.search(few)]
-    expected = twin.search(asked)
+    assert [one.ids for one in found_few] == [hit.ids for hit in twin.search(few)]
+    expected = twin.search(vector_queries)
     overlap = [len(set(one.ids) & set(other.ids)) / 10 for one, other in zip(found, expected, strict=True)]
     assert np.mean(overlap) >= 0.98
     for one, other in zip(found, expected, strict=True):
@@ -156,7 +156,7 @@ def test_an_engines_own_analyser(tmp_path: Path) -> None:
         collection = store.create("texts", TEXT)
         collection.upsert(texts({"a": "The rivers", "b": "A river"}))
         reader = finished(store, collection, "texts")
-        assert [one.ids for one in reader.search([TextQuery("river", 5), TextQuery("THE", 5)])] == [["b"], ["a"]]
+        assert [hit.ids for hit in reader.search([TextQuery("river", 5), TextQuery("THE", 5)])] == [["b"], ["a"]]
         other = registry.store(written.replace("standard", "simple")).open(tmp_path)
         with pytest.raises(StoreError, match="was created with the analyser standard"):
             other.create("texts", TEXT)

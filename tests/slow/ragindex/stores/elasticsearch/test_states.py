@@ -54,7 +54,7 @@ def test_a_finish_that_was_cut_short_while_deleted_records_go(store: Any, monkey
         with pytest.raises(RuntimeError, match="killed"):
             collection.finish()
     reader = finished(store, store.create("texts", TEXT), "texts")
-    assert [one.ids for one in reader.search([FilterQuery(None, 5)])] == [["b"]]
+    assert [hit.ids for hit in reader.search([FilterQuery(None, 5)])] == [["b"]]
     store.clean("texts", set())
     assert len([name for name in indices(store) if "-texts-" in name]) == 1
 

@@ -72,15 +72,15 @@ def test_any_history_answers_like_a_fresh_collection(
             collection.finish()
             if reader is None:
                 reader = store.open("some", collection.version)
-                before = [told(one) for one in reader.search(asked(question))]
+                before = [told(hit) for hit in reader.search(asked(question))]
         else:
             store.clean("some", {reader.version} if reader else set())
     fresh = LanceDB(memory_gib=1).open(tmp_path_factory.mktemp("fresh")).create("some", SCHEMA)
     if held:
         fresh.upsert(records(held))
-    expected = [told(one) for one in fresh.search(asked(question))]
+    expected = [told(hit) for hit in fresh.search(asked(question))]
     for one in (collection, store.open("some", collection.version)):
-        assert [told(found) for found in one.search(asked(question))] == expected
+        assert [told(hit) for hit in one.search(asked(question))] == expected
     assert reader is not None
     again = store.open("some", reader.version)
-    assert [told(one) for one in again.search(asked(question))] == before
+    assert [told(hit) for hit in again.search(asked(question))] == before

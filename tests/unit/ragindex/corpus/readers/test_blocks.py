@@ -42,10 +42,10 @@ def check_chunks(read: FileContent) -> None:
     for size in (3, 40):
         passages = chunk(document, Chunking(size, 0, "headings"))
         for start, end in read.blocks:
-            whole = any(one.start <= start and end <= one.end for one in passages)
+            whole = any(passage.start <= start and end <= passage.end for passage in passages)
             assert whole or find_rows(read.text, (start, end))
-        pieces = [read.text[one.start : one.end] for one in passages]
-        assert [one.text.removeprefix(read.text[slice(*one.header)]) for one in passages] == pieces
+        pieces = [read.text[passage.start : passage.end] for passage in passages]
+        assert [passage.text.removeprefix(read.text[slice(*passage.header)]) for passage in passages] == pieces
         assert "".join("".join(pieces).split()) == "".join(read.text.split())
 
 

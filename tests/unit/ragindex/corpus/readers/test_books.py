@@ -42,7 +42,7 @@ def test_a_book_is_read_in_the_order_of_its_spine() -> None:
     book = read_book(PARTS)
     assert (book.title, book.metadata) == ("The Tides", {"pages": 2, "author": "Mona Reed, A. Alder"})
     assert book.text == "Flow\n\nRises.\n\n| h | m |\n| --- | --- |\n\nEbb\n\nFalls, see Flow."
-    assert [(book.text[one.start :][:4], one.headings, one.page) for one in book.sections] == [
+    assert [(book.text[section.start :][:4], section.headings, section.page) for section in book.sections] == [
         ("Flow", ("Flow",), 1),
         ("Ebb\n", ("Flow", "Ebb"), 2),
     ]
@@ -96,6 +96,10 @@ def test_an_fb2_book() -> None:
     assert book.text.split("\n\n") == [
         *("Роман.", "Книга первая", "I", "H2O", "Стих", "| a | b |\n| --- | --- |\n| 1 |  |", "1", "Сноска")
     ]
-    assert [one.headings for one in book.sections] == [("Книга первая",), ("Книга первая", "I"), ("Книга первая", "1")]
+    assert [section.headings for section in book.sections] == [
+        ("Книга первая",),
+        ("Книга первая", "I"),
+        ("Книга первая", "1"),
+    ]
     with pytest.raises(DataError, match="^a.fb2: expected an FB2 book; found a damaged file or another kind of file"):
         READERS[".fb2"](b"<FictionBook>", Path("a.fb2"), None)

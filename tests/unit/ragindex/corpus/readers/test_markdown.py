@@ -25,7 +25,7 @@ def read_file(name: str, content: str) -> FileContent:
 
 def sections(content: FileContent) -> list[tuple[str, tuple[str, ...]]]:
     """The first line of each section, and its headings."""
-    return [(content.text[one.start :].partition("\n")[0], one.headings) for one in content.sections]
+    return [(content.text[section.start :].partition("\n")[0], section.headings) for section in content.sections]
 
 
 # ---------------------------------------------------------------- Markdown

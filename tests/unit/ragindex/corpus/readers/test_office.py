@@ -171,7 +171,7 @@ def test_headings_notes_and_margins_of_a_word_file() -> None:
         *("Tide & port", "Ely", "Waterrises.", "Twice a day.", "Ebb", "Map", "Comment (Ann): Which?", "Last."),
         "Case 77",
     ]
-    assert [one.headings for one in read.sections] == [
+    assert [section.headings for section in read.sections] == [
         ("Tide & port",),
         ("Tide & port", "Ely"),
         ("Tide & port", "Ely", "Ebb"),
@@ -257,7 +257,7 @@ def test_a_workbook() -> None:
         "| Ely | 2023-03-15 |  | 1 |\n| TRUE | 2023-03-15 06:00:00 |  | 0.3 |"
     )
     assert read.text == f"Ports\n\n{table}\n\nOld\n\n| 7 |\n| --- |"
-    assert [(one.headings, one.page) for one in read.sections] == [(("Ports",), 1), (("Old",), 3)]
+    assert [(section.headings, section.page) for section in read.sections] == [(("Ports",), 1), (("Old",), 3)]
     assert [read.text[start:end] for start, end in read.blocks] == [table, "| 7 |\n| --- |"]
     assert (read.title, read.metadata, read.notes) == (
         "",
@@ -299,7 +299,7 @@ def test_what_a_sheet_shows_besides_the_values_of_cells() -> None:
         *("Yes", "| Share | 0.6667 | 66.67 % | 66.67 % | 0.6667 |\n| --- | --- | --- | --- | --- |"),
         *("Boxed <text\nbelow", "By port", "Ann:\nWhy?", "Harbour & R&D"),
     ]
-    assert [(one.start, one.headings, one.page) for one in read.sections] == [(0, ("Yes",), 2)]
+    assert [(section.start, section.headings, section.page) for section in read.sections] == [(0, ("Yes",), 2)]
 
 
 def test_percents_of_opendocument_sheets() -> None:
@@ -368,7 +368,7 @@ def test_an_opendocument_text() -> None:
         *("Tides", "Ely", "High   tide, see", "Twice a day.", "Comment (Ann): Where?", "- one\n  - inner"),
         *("| wide |  |\n| --- | --- |\n| 7 | 7 |", "A pier", "Boxed", "site above", "Case 77"),
     ]
-    assert [one.headings for one in read.sections] == [("Tides",), ("Tides", "Ely")]
+    assert [section.headings for section in read.sections] == [("Tides",), ("Tides", "Ely")]
     assert (read.title, read.metadata) == ("Tides", {"hyperlinks": [["see", "b.odt"]]})
 
 

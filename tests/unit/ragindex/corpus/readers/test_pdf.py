@@ -132,7 +132,7 @@ def test_a_table_of_contents_is_left_out_and_pages_keep_their_numbers() -> None:
     entries = [f"{name} . . . . . {page}" for page, name in enumerate(names, start=2)]
     content = content_of(pdf(lines("Contents", *entries), *names))
     assert content.text == "Contents\n\nTides\n\nCurrents\n\nLamps\n\nLenses"
-    assert [(one.page, content.text[one.start :].split("\n")[0]) for one in content.sections] == [
+    assert [(section.page, content.text[section.start :].split("\n")[0]) for section in content.sections] == [
         (1, "Contents"),
         *enumerate(names, start=2),
     ]
@@ -192,7 +192,7 @@ def test_the_outline_gives_headings_where_their_lines_stand(
     entries: list[tuple[int, str]], expected: list[tuple[str, tuple[str, ...], int]]
 ) -> None:
     content = content_of(outlined(*entries, pages=BOOK))
-    assert [(one.headings, one.page) for one in content.sections] == [one[1:] for one in expected]
+    assert [(section.headings, section.page) for section in content.sections] == [one[1:] for one in expected]
     texts = [text for text, *_ in expected]
     assert all(content.text.startswith(text, one.start) for text, one in zip(texts, content.sections, strict=True))
 
@@ -285,7 +285,7 @@ def test_a_damaged_page_costs_itself_alone() -> None:
     raw = pdf("One", "Two", "Three").replace(b"7 0 obj\n<< /Type /Page ", b"7 0 obj\n<< /Type /Font ")
     content = content_of(raw)
     assert content.text == "One\n\nThree"
-    assert [(one.start, one.page) for one in content.sections] == [(0, 1), (5, 2), (5, 3)]
+    assert [(section.start, section.page) for section in content.sections] == [(0, 1), (5, 2), (5, 3)]
     (note,) = content.notes
     assert note.startswith("page 2 is damaged and left out (Failed to ")  # the rest is in the words of pdfium's version
 

@@ -59,7 +59,7 @@ lines = st.one_of(
 def test_what_is_left_out_stands_on_another_page(pages: list[str]) -> None:
     kept = leave_out_contents(pages)
     assert len(kept) == len(pages)
-    whole = " ".join("\n".join(kept).casefold().split())
+    text = " ".join("\n".join(kept).casefold().split())
     for before, after in zip(pages, kept, strict=True):
         rest = after.split("\n")
         for line in before.split("\n"):
@@ -67,5 +67,5 @@ def test_what_is_left_out_stands_on_another_page(pages: list[str]) -> None:
                 rest.remove(line)
             elif line.strip():
                 assert " . . . . " in line
-                assert line.partition(" . . . . ")[0].casefold() in whole
+                assert line.partition(" . . . . ")[0].casefold() in text
         assert rest in ([], [""])

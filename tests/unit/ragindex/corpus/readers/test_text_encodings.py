@@ -116,6 +116,6 @@ def test_documents_say_their_encoding(tmp_path: Path) -> None:
     (tmp_path / "c.html").write_bytes(f"<meta charset=latin1><p>{GERMAN}".encode("latin-1"))
     (tmp_path / "d.txt").write_text("plain", encoding="utf-8")
     corpus = read(tmp_path)
-    assert [one.text for one in corpus.documents] == [FRENCH, f"# Été\n\n{FRENCH}", GERMAN, "plain"]
+    assert [document.text for document in corpus.documents] == [FRENCH, f"# Été\n\n{FRENCH}", GERMAN, "plain"]
     assert corpus.encodings == {"cp1252": ("a.txt", "c.html"), "utf-16": ("b.md",)}
     assert "text_encoding" not in corpus.documents[3].metadata

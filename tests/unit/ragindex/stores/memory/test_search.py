@@ -55,5 +55,5 @@ def test_together_as_alone(rows: list[tuple[list[str], list[str]]], requests: li
 @settings(max_examples=examples(60))
 @given(_rows, _few)
 def test_names_are_found_in_each_record_once(rows: list[tuple[list[str], list[str]]], wanted: tuple[str, ...]) -> None:
-    (found,) = image(rows).search([FilterQuery(Terms("keys", wanted), 99)])
-    assert found.ids == [f"r{n:02d}" for n, (keys, _) in enumerate(rows) if not set(keys).isdisjoint(wanted)]
+    (hit,) = image(rows).search([FilterQuery(Terms("keys", wanted), 99)])
+    assert hit.ids == [f"r{n:02d}" for n, (keys, _) in enumerate(rows) if not set(keys).isdisjoint(wanted)]
