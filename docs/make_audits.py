@@ -16,9 +16,9 @@ WIDTH = 100
 HEAD = """# Audits of published tables
 
 What tables of papers and READMEs can and cannot show, from their printed means and the number of questions alone. Made
-by `python docs/make_audits.py` with [`ragindex audit`](../how-to/auditing.md), which explains the columns.
-The figures are those of [studies/](../../studies/README.md) and [studies/tables](../../studies/tables),
-as their sources print them.
+by `python docs/make_audits.py` with [`ragindex audit`](../how-to/audit-a-published-table.md), whose
+[verdicts](evidence/audits-of-printed-means.md) explain the columns. The figures are those of
+[studies/](../../studies/README.md) and [studies/tables](../../studies/tables), as their sources print them.
 
 A verdict is about chance in the choice of questions, nothing else. *Impossible* (not significant, however the questions
 fell) does not mean that two methods are equal, and *significant* (however they fell) says nothing of data, prompts or

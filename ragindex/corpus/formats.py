@@ -216,9 +216,9 @@ def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
         )
     pairs = find_near_duplicates(samples)
     if pairs:
-        named = first_names([f"{second} ~ {first}" for first, second in pairs])
+        pair_names = first_names([f"{second} ~ {first}" for first, second in pairs])
         were = "1 document is" if len(pairs) == 1 else f"{len(pairs)} documents are"
-        yield f"{were} almost equal to another: {named}"
+        yield f"{were} almost equal to another: {pair_names}"
 
 
 def list_source_files(path: Path) -> list[Path]:

@@ -194,9 +194,9 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
     if not listing.files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
         kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
-        seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
+        kind_counts = ", ".join(f"{count} {kind}" for count, kind in kinds)
         expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
-        got = f"only {seen}" if seen else "no files"
+        got = f"only {kind_counts}" if kind_counts else "no files"
         got += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
         raise DataError(expected, got + chosen, path=path)
@@ -216,7 +216,9 @@ def read_files(
             own, _ = selection.choose(name)
             most = limits or (OCR_LIMITS if own.ocr else ReadingLimits())
             try:
-                return _read_file(file, name, own, most, processes), file
+                item = Item({}, file)
+                item.unicode(name, "a file name")
+                return read_raw(_read_bytes(file, own, item), file, own, most, processes), file
             except DataError as error:
                 return error, file
 
@@ -289,14 +291,6 @@ def _is_known(file: Path, name: str, selection: FileSelection, known: KnownFiles
     except DataError:
         return False  # reported when it is read
     return known[name] == {_compute_digest(raw)}
-
-
-def _read_file(
-    file: Path, name: str, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
-) -> FileContent:
-    item = Item({}, file)
-    item.unicode(name, "a file name")
-    return read_raw(_read_bytes(file, selection, item), file, selection, limits, processes)
 
 
 def _read_bytes(file: Path, selection: FileSelection, item: Item) -> bytes:

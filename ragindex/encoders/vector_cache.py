@@ -211,21 +211,21 @@ class CachedEncoder(QueryEncoder):
         cannot be read or written.
         """
         keys, failures = [_key(text) for text in texts], dict[bytes, EncodingFailure]()
-        wanted = dict(zip(keys, texts, strict=True))
+        texts_by_key = dict(zip(keys, texts, strict=True))
         turn = hashlib.sha256(self.id.encode()).hexdigest()
         with _open_file(self._path) as connection:
-            cache_pruning.mark_used(connection, self.id, list(wanted))
-            rows = self._read_rows(connection, list(wanted))
-            missing = [key for key in wanted if key not in rows]
+            cache_pruning.mark_used(connection, self.id, list(texts_by_key))
+            rows = self._read_rows(connection, list(texts_by_key))
+            missing = [key for key in texts_by_key if key not in rows]
             costs = [row.cost for row in rows.values()]
             size = self._encoder.texts_a_request or _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
                 with key_locks.hold_key(self._path, turn):
-                    written = self._read_rows(connection, batch)  # by another thread or process meanwhile
-                    costs += [row.cost for row in written.values()]
-                    rows.update(written)
-                    left = {key: wanted[key] for key in batch if key not in rows}
+                    cached_rows = self._read_rows(connection, batch)  # by another thread or process meanwhile
+                    costs += [row.cost for row in cached_rows.values()]
+                    rows.update(cached_rows)
+                    left = {key: texts_by_key[key] for key in batch if key not in rows}
                     for answer in self._encode_batch(left):
                         if isinstance(answer, dict):
                             self._write_rows(connection, answer)
@@ -369,8 +369,8 @@ def _key(text: str) -> bytes:
 
 def _add_checksum(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
     """Append a checksum of the row to the vector, because SQLite has none."""
-    written = repr([None if number is None else float(number) for number in cost]).encode()
-    return vector + zlib.crc32(written, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
+    cost_text = repr([None if number is None else float(number) for number in cost]).encode()
+    return vector + zlib.crc32(cost_text, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
 
 
 def _share(paid: Usage, share: float) -> _Cost:

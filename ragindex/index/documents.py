@@ -276,8 +276,8 @@ class Documents:
 
     def _place_passages(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Position]]:
         sections = _parse_sections(row["sections"])
-        for number, written in enumerate(row["passages"]):
-            start, end, _ = _parse_spans(written)
+        for number, span_text in enumerate(row["passages"]):
+            start, end, _ = _parse_spans(span_text)
             section = section_at(sections, start)
             id = f"{row['id']}{self.mark}{number}" if self.mark else row["id"]
             pages = pages_within(sections, start, end)
@@ -424,9 +424,9 @@ def _revise(document: Document, passage: Passage, metadata: str) -> str:
     return revisions.revision(revision, *own) if own else revision
 
 
-def _parse_spans(written: str) -> tuple[int, int, Span]:
+def _parse_spans(text: str) -> tuple[int, int, Span]:
     """Return start and end of a passage, and those of its table's header, (0, 0) if it has none."""
-    _, start, end, *header = written.split(":")
+    _, start, end, *header = text.split(":")
     first, last = header or (0, 0)
     return int(start), int(end), (int(first), int(last))
 
@@ -451,6 +451,6 @@ def _write_blocks(blocks: Sequence[Span], length: int) -> str:
     return json.dumps(blocks) if blocks else ""
 
 
-def _parse_sections(written: str) -> tuple[Section, ...]:
-    rows = load_stored_json(written) if written else []
+def _parse_sections(text: str) -> tuple[Section, ...]:
+    rows = load_stored_json(text) if text else []
     return tuple(Section(start, tuple(headings), page) for start, page, *headings in rows)

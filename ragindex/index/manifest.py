@@ -243,10 +243,10 @@ def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
     roots = [source.get("root") for source in sources.values()] if isinstance(sources, dict) else []
     if isinstance(settings, dict) and "source" in settings:  # format 1 had a single source
         roots = [settings["source"]]
-    named = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]
+    quoted_roots = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]
     index = f"--index {shlex.quote(str(folder))}"
     return ", then: ".join(
-        f"ragindex index {root} {index}{' --rebuild' if place == 0 else ''}" for place, root in enumerate(named)
+        f"ragindex index {root} {index}{' --rebuild' if place == 0 else ''}" for place, root in enumerate(quoted_roots)
     )
 
 
@@ -398,7 +398,7 @@ def resolve_settings(
 ) -> IndexSettings:
     """Return the settings of the existing index, or those of a new one.
 
-    Raises UsageError if a value differs from that of the existing index `held`.
+    Raises UsageError if a value differs from that of the existing index.
     """
     if language is not None:
         analyse("", language)  # raises an error that suggests similar names if the language is unknown

@@ -1,6 +1,7 @@
 """How the documents of sources were read: what an index remembers of it, so that a later run reads in the same way."""
 
 import os
+import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -42,7 +43,7 @@ def find_reading(known: Known, data: str, name: str = "", ref: str | None = None
         return _remember(owner, known[owner], "", data)
     if address is not None:
         return None
-    named = next(
+    reading = next(
         (
             other
             for other, source in known.items()
@@ -50,8 +51,8 @@ def find_reading(known: Known, data: str, name: str = "", ref: str | None = None
         ),
         None,
     )
-    if named is not None:
-        return _remember(named, known[named], "", data)
+    if reading is not None:
+        return _remember(reading, known[reading], "", data)
     if os.path.isdir(path):
         corpus = Corpus("", "folder", (), 0, (), False, root=os.path.realpath(path))
     else:
@@ -112,16 +113,18 @@ def find_commit(source: DocumentSource, selection: FileSelection) -> str:
     return reading.commit
 
 
-def read_source(name: str, source: DocumentSource, stored: Documents) -> Iterator[Corpus]:
-    """Yield what a source has now, read as it was before: all of it, or each part of it that was read.
+def read_source(name: str, source: DocumentSource, stored: Documents, folder: Path) -> Iterator[Corpus]:
+    """Yield what a source of the index in `folder` has now, read as it was before: all, or each part that was read.
 
     Of a folder, files are not read whose bytes are those that the `stored` documents were read from. A part that is
-    gone from the folder has no documents. Raises DataError, MissingExtraError and UsageError.
+    gone from the source has no documents. Raises DataError, MissingExtraError and UsageError.
     """
     reading = source.reading
     if reading is None:
+        command = shlex.join(["ragindex", "index", source.root, "--as", name, "--index", str(folder)])
         raise UsageError(
-            f"How the source {name!r} ({source.root}) was read is not known. Index it once more: it is remembered then."
+            f"An earlier ragindex has read the source {name!r}, and not noted with which options. "
+            f"Read it once more, with the options you gave then, and they are kept. Run: {command}"
         )
     if source.format == GIT:
         selection = restore_selection(reading.parts.get("", {}))
@@ -148,8 +151,8 @@ def read_source(name: str, source: DocumentSource, stored: Documents) -> Iterato
     for place in _list_tops(reading):
         path = Path(source.root, place)
         if place and not os.path.lexists(path):
-            folder, _, file = place.rpartition("/")
-            yield Corpus(name, "folder", (), 0, (), False, root=str(Path(source.root, folder)), only=file)
+            parent, _, file = place.rpartition("/")
+            yield Corpus(name, "folder", (), 0, (), False, root=str(Path(source.root, parent)), only=file)
             continue
         own = selection.narrow(place, is_file=not path.is_dir())
         known = NO_FILES if place else known_files

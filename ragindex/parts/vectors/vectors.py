@@ -59,7 +59,12 @@ class Vectors(Part[Collection]):
         """Encode the current records of the batch's passages, and delete the records that they no longer have."""
         source: Collection = context.inputs[0]
         records = _open_records(context)
-        _delete_removed(records, change.remove, context)
+        if change.remove:  # records shared with other passages are made again: `of` reports these as changed
+            fields = (*encoded_fields(records), *(("vector",) if context.encoder.takes_vectors else ()))
+            shared = [*records.scan(fields, Overlaps("passage_ids", tuple(change.remove)))]
+            records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
+            for batch in shared:
+                _forget_cached(_read_texts(batch), context, _read_vectors(batch) if "vector" in fields else None)
         if not change.upsert:
             return
         touched = Overlaps("passage_ids", tuple(change.upsert))
@@ -97,19 +102,6 @@ def _open_records(context: BuildContext) -> Collection:
     return context.collection(
         "records", replace(schema, text=(), numbers=numbers, dimensions=context.encoder.dimensions)
     )
-
-
-def _delete_removed(records: Collection, removed: Sequence[str], context: BuildContext) -> None:
-    """Delete every record of a removed passage.
-
-    Records shared with other passages are made again: `of` reports these passages as changed.
-    """
-    if removed:
-        fields = (*encoded_fields(records), *(("vector",) if context.encoder.takes_vectors else ()))
-        shared = [*records.scan(fields, Overlaps("passage_ids", tuple(removed)))]
-        records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
-        for batch in shared:
-            _forget_cached(_read_texts(batch), context, _read_vectors(batch) if "vector" in fields else None)
 
 
 def _offer_vectors(changed: pa.Table, stored: pa.Table, records: Collection, context: BuildContext) -> None:
@@ -156,7 +148,7 @@ def _match_ids(table: pa.Table, other: pa.Table, *, invert: bool = False) -> pa.
 
 
 def _find_changed(now: pa.Table, stored: pa.Table) -> pa.Table:
-    """Return the records of `now` that differ from `held`.
+    """Return the records of `now` that differ from `stored`.
 
     A record of many passages is thus not written again with each of their batches.
     """

@@ -139,12 +139,12 @@ class LanceStore(Store):
         with wrap_engine_errors(f"clean the collection {name}"):
             folder = self.database.place(name)
             versions = files.read_versions(folder)
-            wanted = {max(versions), *(pinned & versions.keys())}
-            wanted |= {index.made_from for number in wanted for index in files.list_text_indexes(versions[number])}
-            if versions.keys() - wanted:
-                files.remove_other_versions(folder, wanted, wait(_count_newest(self.database.connection, name)))
+            needed = {max(versions), *(pinned & versions.keys())}
+            needed |= {index.made_from for number in needed for index in files.list_text_indexes(versions[number])}
+            if versions.keys() - needed:
+                files.remove_other_versions(folder, needed, wait(_count_newest(self.database.connection, name)))
             for mapped in self._mapped(name):
-                if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
+                if mapped.name.rsplit("-", 2)[1] not in map(str, needed):
                     mapped.unlink(missing_ok=True)  # a process that has it open can still read it
 
     def _mapped(self, name: str) -> list[Path]:

@@ -84,7 +84,7 @@ def test_a_page_fits_and_fetches_nothing_from_elsewhere(
     page: BrowserPage, address: str, width: int, dark: bool, tmp_path: Path
 ) -> None:
     page.show(width, dark=dark, phone=width < 500)
-    page.open(f"{address}/docs/how-to/comparing.html")
+    page.open(f"{address}/docs/reference/table-of-a-comparison.html")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     hosts = {urlsplit(url).netloc for url in page.requested if urlsplit(url).scheme in ("http", "https")}
     assert hosts == {urlsplit(address).netloc}

@@ -260,6 +260,6 @@ def test_a_language_without_analysis_is_named(text: str, language: str) -> None:
 
 
 def test_the_page_has_these_figures() -> None:
-    page = (ROOT / "docs" / "how-to" / "data.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "dev" / "evidence" / "languages.md").read_text(encoding="utf-8")
     for language, counts in FOUND_FIRST.items():
         assert f"| {language} | {' | '.join(map(str, counts))} |" in page

@@ -174,7 +174,7 @@ def test_a_source_of_an_earlier_version_has_no_options(docs: Path, index: Index)
     index.replace(read(docs))
     index.save(sources={"docs": index.manifest.sources["docs"].model_copy(update={"reading": None})})
     assert find_reading(index.manifest.sources, str(docs)) is None
-    assert "Index it once more" in index.update().failures["docs"]
+    assert "Read it once more, with the options you gave then" in index.update().failures["docs"]
     assert index.replace(read(docs)).unchanged == 4
     assert index.update().failures == {}
 

@@ -23,7 +23,8 @@ from ragindex_eval.data.worlds.layout import Layout, Ref
 from ragindex_eval.data.worlds.naming import WorldNames
 
 # Pinned: a world that changes is another benchmark, and nobody may tune one to flatter a method. Figures measured on
-# the old ones cannot be compared with figures measured on new ones; a change belongs in docs/how-to/worlds.md.
+# the old ones cannot be compared with figures measured on new ones; a change belongs in
+# docs/dev/evidence/figures-of-worlds.md.
 PINNED = {
     (50, 0): "001e8a8fd18da33a9499f3d47daac50e7b38dbcea928d1fbbd9cd3b2e856f8ec",
     (1000, 0): "51324686e89faa7e83b3919b4ea8e5d65bfe43192559af0e1767d00de11c8ff1",
