@@ -13,7 +13,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BI
 EXAMPLES_SEED ?= $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
 QUICK := eval,fast,elasticsearch,serve,langchain,llama-index,haystack,dev
 
-.PHONY: check test test-all test-slow test-versions demo docs faults histories install lint fix bench elasticsearch clean
+.PHONY: check test test-all test-slow test-versions demo docs faults histories install lint fix release bench elasticsearch clean
 
 demo: $(VENV)/.core  ## compare the quick methods on a small made-up world
 	@$(BIN)/ragindex demo
@@ -33,9 +33,10 @@ test-all: test test-slow  ## everything
 test-versions: $(BIN)/uv  ## unit and contract tests with the lowest allowed versions, and on each Python that is here
 	@bash .ci/versions
 
-lint: $(VENV)/.test  ## style, types and layers
+lint: $(VENV)/.test  ## style, words, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
+	@PYTHONPATH=tests/support $(BIN)/python -m retired_words
 	@$(BIN)/mypy
 	@found=$$($(BIN)/lint-imports) && echo "$$found" | tail -1 || { echo "$$found"; exit 1; }
 
@@ -47,6 +48,9 @@ install: $(VENV)/.all  ## everything, for development
 fix: $(VENV)/.test  ## format, and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+release: $(VENV)/.test  ## wheel and sdist in dist/, checked and tried in environments of their own; nothing is uploaded
+	@bash .ci/release
 
 bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with questions, quality; takes minutes
 	@$(BIN)/python -W ignore -m benchmarks.flat $(DATA)

@@ -19,10 +19,10 @@ def figures(module: str, size: int) -> Iterator[dict[str, Any]]:
     Raises subprocess.CalledProcessError where it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
-        asked = command(module, "one", str(size), folder)
-        with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True) as run:
+        arguments = command(module, "one", str(size), folder)
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as run:
             for line in run.stdout or ():
                 if line.startswith("{"):
                     yield json.loads(line)
         if run.returncode:
-            raise subprocess.CalledProcessError(run.returncode, asked)
+            raise subprocess.CalledProcessError(run.returncode, arguments)

@@ -91,10 +91,10 @@ def _indexed(
 
 
 def _print_agreement(method: str, answers: Sequence[Any], dataset: Dataset) -> None:
-    ids = [[[hit.id for hit in one.hits[:DEPTH]] for one in each] for each in answers]
+    ids = [[[hit.id for hit in mine.hits[:DEPTH]] for mine in each] for each in answers]
     pairs = list(zip(*ids, strict=True))
-    same = statistics.fmean(one == other for one, other in pairs)
-    overlap = statistics.fmean(len(set(one) & set(other)) / max(1, len(one)) for one, other in pairs)
+    same = statistics.fmean(mine == theirs for mine, theirs in pairs)
+    overlap = statistics.fmean(len(set(mine) & set(theirs)) / max(1, len(mine)) for mine, theirs in pairs)
     gaps = [
         abs(hit.score - twin.score)
         for first, second in zip(*answers, strict=True)
@@ -106,10 +106,10 @@ def _print_agreement(method: str, answers: Sequence[Any], dataset: Dataset) -> N
 
 def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
     assert dataset.gold is not None, "recall needs questions with gold passages"
-    found = []
+    scores = []
     for query, retrieval in zip(dataset.queries, retrievals, strict=True):
-        found.append(score.score_question([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
-    means = metrics.means(found)
+        scores.append(score.score_question([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
+    means = metrics.means(scores)
     return [means[f"R@{k}"] for k in KS]
 
 
@@ -117,11 +117,11 @@ def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
 
 
 def speed(sizes: Sequence[int]) -> None:
-    kept = os.environ.get("BENCHMARK_FOLDER")
+    root = os.environ.get("BENCHMARK_FOLDER")
     for size in sizes:
         for engine in ENGINES:
-            if kept:
-                _measure(engine, size, Path(kept) / f"{engine}-{size}")
+            if root:
+                _measure(engine, size, Path(root) / f"{engine}-{size}")
             else:
                 with tempfile.TemporaryDirectory() as folder:
                     _dropped(_measure(engine, size, Path(folder)).store)
@@ -135,17 +135,17 @@ def _measure(engine: str, size: int, folder: Path) -> Index:
         with _timed("passages added", size):
             space.add(worlds.make_documents(size))
         _built(space, {"passages, text": Passages(), "passages, vectors": Vectors()}, size)
-    texts = [one.text for one in worlds.make_questions(size, per_kind=25)]
+    texts = [question.text for question in worlds.make_questions(size, per_kind=25)]
     order = np.random.default_rng(0).permutation(len(texts))[:60]
-    asked = [texts[number] for number in order]
-    queries = [Query(str(number), text) for number, text in enumerate(asked)]
-    _operations(space, asked)
+    shuffled = [texts[number] for number in order]
+    queries = [Query(str(number), text) for number, text in enumerate(shuffled)]
+    _operations(space, shuffled)
     _methods(space, queries, FLAT)
     if new:
         count = _written(folder / "triples.json", size)
         space.import_part(TRIPLES, folder / "triples.json")
         _built(space, {"triples, text": Triples(), "triples, vectors": Vectors(of=Triples())}, count)
-    _lookups(space, len(asked))
+    _lookups(space, len(shuffled))
     _methods(space, queries, OVER_TRIPLES)
     _methods(space, queries, WITH_MORE if size <= UP_TO else ())
     print(f"  largest memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
@@ -175,11 +175,11 @@ def _written(file: Path, size: int) -> int:
         by_passage.setdefault(id, []).append([triple.subject, triple.predicate, triple.object])
     docs = [
         {
-            "passage": f"{one.title}\n{one.text}",
+            "passage": f"{document.title}\n{document.text}",
             "extracted_entities": [],
-            "extracted_triples": by_passage.get(one.id, []),
+            "extracted_triples": by_passage.get(document.id, []),
         }
-        for one in worlds.make_documents(size)
+        for document in worlds.make_documents(size)
     ]
     file.write_text(json.dumps({"docs": docs}), encoding="utf-8")
     return sum(map(len, by_passage.values()))

@@ -25,7 +25,7 @@ from ragindex_eval.choose.candidates import TRIAL_QUESTIONS, largest_gain
 from ragindex_eval.choose.confirmation import confirmation_level, judge_confirmation, split_questions
 from ragindex_eval.choose.gate import QuestionScores, judge_gate
 from ragindex_eval.conclusions.leaders import DRIFT
-from ragindex_eval.run.holdout import hash_task_input
+from ragindex_eval.run.holdout import hash_question
 from ragindex_eval.stats.intervals import LEVEL, SampleArray, mean_interval, percentile_interval
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_eval.stats.power import POWER, raise_spread, smallest_difference
@@ -98,15 +98,15 @@ def simulate(case: str, questions: int, seed: int) -> tuple[float, ...]:
     make, gains = CASES[case]
     values = make(np.random.default_rng([seed, questions]), questions, gains)
     pairs = list(combinations(range(len(gains)), 2))
-    found = run_paired_tests(values[:, :, None], pairs, seed, None if make in _TIMES else 1.0, RESAMPLES)
-    differ = np.array([gains[one] != gains[other] for one, other in pairs])
-    told, holm = found.adjusted[:, 0] < LEVEL, correct_by_holm(found.p[:, 0]) < LEVEL
+    tests = run_paired_tests(values[:, :, None], pairs, seed, None if make in _TIMES else 1.0, RESAMPLES)
+    differ = np.array([gains[share] != gains[other] for share, other in pairs])
+    called, holm = tests.adjusted[:, 0] < LEVEL, correct_by_holm(tests.p[:, 0]) < LEVEL
     if make not in _TIMES:
-        worded = is_best_excluded(found.low[:, 0] > 0, found.high[:, 0] < 0, np.array(pairs), np.array(gains))
+        worded = is_best_excluded(tests.low[:, 0] > 0, tests.high[:, 0] < 0, np.array(pairs), np.array(gains))
     else:
-        worded = any(is_called_faster(values, *pair) for pair in np.array(pairs)[told & ~differ])
-    shares = (float(one[differ].mean()) if differ.any() else 0.0 for one in (told, holm))
-    return float(told[~differ].any()), float(worded), *shares
+        worded = any(is_called_faster(values, *pair) for pair in np.array(pairs)[called & ~differ])
+    shares = (float(share[differ].mean()) if differ.any() else 0.0 for share in (called, holm))
+    return float(called[~differ].any()), float(worded), *shares
 
 
 def is_best_excluded(ahead: np.ndarray, behind: np.ndarray, pairs: np.ndarray, gains: np.ndarray) -> bool:
@@ -115,10 +115,10 @@ def is_best_excluded(ahead: np.ndarray, behind: np.ndarray, pairs: np.ndarray, g
     return bool((gains[worse] == gains.max()).any())
 
 
-def is_called_faster(values: SampleArray, one: int, other: int) -> bool:
+def is_called_faster(values: SampleArray, first: int, second: int) -> bool:
     """Return whether a difference of latencies is also one of a factor, in the mean and p50, and not against p95."""
     means, p50, p95 = values.mean(axis=0), *np.percentile(values, (50, 95), axis=0)
-    fast, slow = sorted((one, other), key=lambda at: means[at])
+    fast, slow = sorted((first, second), key=lambda at: means[at])
     least = np.log(DRIFT)
     return bool(min(means[slow] - means[fast], p50[slow] - p50[fast]) >= least and p95[fast] <= p95[slow])
 
@@ -166,8 +166,8 @@ def print_gates(simulations: int) -> None:
     print(f"\nGates that pass, {simulations:,} simulations each\n")
     with Pool() as pool:
         for case in GATES:
-            found = pool.starmap(pass_rate, [(case, questions, simulations) for questions in GATE_SIZES])
-            print(f"| {case} | {' | '.join(f'{rate:.1%}' for rate in found)} |", flush=True)
+            rates = pool.starmap(pass_rate, [(case, questions, simulations) for questions in GATE_SIZES])
+            print(f"| {case} | {' | '.join(f'{rate:.1%}' for rate in rates)} |", flush=True)
 
 
 POWERS = [(spread, methods) for spread in (0.1, 0.3, 0.5) for methods in (2, 5, 12)]
@@ -198,8 +198,8 @@ def print_power(simulations: int) -> None:
     print(f"\nPower at the smallest difference for {POWER:.0%}, over {', '.join(map(str, sizes))} questions\n")
     with Pool() as pool:
         for spread, methods in POWERS:
-            found = pool.starmap(shown_rate, [(spread, methods, questions, simulations) for questions in sizes])
-            cells = ["–" if np.isnan(rate) else f"{rate:.0%}" for rate in found]
+            rates = pool.starmap(shown_rate, [(spread, methods, questions, simulations) for questions in sizes])
+            cells = ["–" if np.isnan(rate) else f"{rate:.0%}" for rate in rates]
             print(f"| spread {spread}, {methods} methods | {' | '.join(cells)} |", flush=True)
 
 
@@ -261,8 +261,8 @@ RERUN_CASES = {"5 % won, 7 % lost": (0.05, 0.07), "2 % lost": (0.0, 0.02), "20 %
 def redraw_questions(queries: Sequence[Query]) -> tuple[list[Query], list[Query]]:
     """Split questions as recommendations did that drew a new order for every number of questions."""
     shuffled = random.Random(0).sample(queries, len(queries))  # an order, no secret
-    kept = max(100, len(queries) // 3) if len(queries) >= 200 else 0
-    return shuffled[kept:], shuffled[:kept]
+    apart = max(100, len(queries) // 3) if len(queries) >= 200 else 0
+    return shuffled[apart:], shuffled[:apart]
 
 
 def rerun_errors(case: str, simulations: int, *, redrawn: bool) -> tuple[float, float, float, float]:
@@ -279,10 +279,10 @@ def rerun_errors(case: str, simulations: int, *, redrawn: bool) -> tuple[float, 
     wrong = np.zeros((4, simulations), bool)
     raced: list[str] = []
     for run, count in enumerate(RERUNS):
-        asked = queries[:count]
-        racing, kept = redraw_questions(asked) if redrawn else split_questions(asked, 0, raced)
-        raced = list(dict.fromkeys([*raced, *(hash_task_input(query.text) for query in racing)]))
-        order, apart = ([int(query.id[1:]) for query in side] for side in (racing, kept))
+        first = queries[:count]
+        racing, sealed = redraw_questions(first) if redrawn else split_questions(first, 0, raced)
+        raced = list(dict.fromkeys([*raced, *(hash_question(query.text) for query in racing)]))
+        order, apart = ([int(query.id[1:]) for query in side] for side in (racing, sealed))
         decisions = run_races(values[:, order], np.array([0, 1]), RaceRules(_MARGIN, LEVEL, None, block=10))
         wrong[0] |= decisions.dropped[:, 0] > 0
         wrong[1] |= decisions.accepted[:, 0] > 0
@@ -325,14 +325,14 @@ def print_percentiles(simulations: int) -> None:
     for count in (20, 50, 72, 100, 200):
         samples = [slow_times(draws, count) for _ in range(simulations)]
         resampled = [
-            np.quantile(np.percentile(draws.choice(one, (RESAMPLES, count)), 95, axis=1), (0.025, 0.975))
-            for one in samples
+            np.quantile(np.percentile(draws.choice(sample, (RESAMPLES, count)), 95, axis=1), (0.025, 0.975))
+            for sample in samples
         ]
-        exact = [percentile_interval(one.tolist(), 95) for one in samples]
-        held = f"{np.mean([low <= truth <= high for low, high in resampled]):.1%}"
-        bounds = [one for one in exact if one is not None]
+        exact = [percentile_interval(sample.tolist(), 95) for sample in samples]
+        share = f"{np.mean([low <= truth <= high for low, high in resampled]):.1%}"
+        bounds = [sample for sample in exact if sample is not None]
         print(
-            f"| {count} | {held} | {f'{np.mean([a <= truth <= b for a, b in bounds]):.1%}' if bounds else 'too few'} |"
+            f"| {count} | {share} | {f'{np.mean([a <= truth <= b for a, b in bounds]):.1%}' if bounds else 'too few'} |"
         )
 
 
@@ -348,9 +348,9 @@ def main() -> None:
     print("best method excluded, by the number of questions; then the share of true differences found (with Holm)\n")
     with Pool() as pool:
         for case, (_, gains) in CASES.items():
-            found = pool.starmap(rates, [(case, questions, simulations) for questions in SIZES])
-            cells = [f"{pairs:.3f} / {worded:.3f}" for pairs, worded, _, _ in found]
-            power = [f"{told:.0%} ({holm:.0%})" for _, _, told, holm in found] if len(set(gains)) > 1 else []
+            outcomes = pool.starmap(rates, [(case, questions, simulations) for questions in SIZES])
+            cells = [f"{pairs:.3f} / {worded:.3f}" for pairs, worded, _, _ in outcomes]
+            power = [f"{called:.0%} ({holm:.0%})" for _, _, called, holm in outcomes] if len(set(gains)) > 1 else []
             print(f"| {case} | {' | '.join(cells)} | {', '.join(power)} |", flush=True)
     print_gates(simulations)
     print_power(simulations)

@@ -1,14 +1,15 @@
 r"""An index that follows a repository with its history, against a fresh index at every state.
 
     .venv/bin/python -m benchmarks.living CLONE [--folder docs] [--include GLOB] [--states 12] [--years 3] \
-        [--methods a,b] [--questions 100] [--kills] [--out FILE.jsonl]
+        [--methods a,b] [--sample 150] [--questions 100] [--kills] [--out FILE.jsonl]
 
 CLONE is a clone with its history, such as python/peps or ansible/ansible-documentation. The states are commits at equal
-distances in time. At each, `ragindex update` follows the branch, and `ragindex index` builds a fresh index of the same
-commit: ids, hits and scores must be equal, but where the fit of the encoder is older; then the recall of titles is
-compared, of documents of the first state and of later ones. Both commands are processes of their own, whose CPU seconds
-and peak of memory are counted. A reader searches beside the updates and follows them. With --kills, the update of every
-other state is killed first, at a random moment. FILE gets a line of JSON a state.
+distances in time. At each, `ragindex update` follows the branch, and beside it `ragindex index` builds a fresh index of
+the same commit: ids, hits and scores must be equal, but where the fit of the encoder is older; then the recall of
+titles is compared, of documents of the first state and of later ones. Both commands are processes of their own, whose
+CPU seconds and peak of memory are counted. A reader searches beside the updates and follows them. With --kills, the
+update of every other state is killed first, at a random moment. With --sample, so many file names are drawn from those
+of all states, and each is followed wherever it lies and whatever its ending is. FILE gets a line of JSON a state.
 """
 
 import argparse
@@ -23,9 +24,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from glob import escape
 from multiprocessing.synchronize import Event
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ragindex.errors import RagindexError
@@ -45,7 +49,8 @@ _K = 10
 _SPAWNED = multiprocessing.get_context("spawn")  # LanceDB is not to be forked
 _CLOSE = 1e-5  # what the law of `docs/dev/design.md` allows between scores
 _POINTS = 0.02  # of recall, that an older fit may cost
-_PAUSE = 0.05  # seconds between searches of the reader
+_PAUSE = 0.25  # seconds between searches of the reader
+_TEXT_ENDINGS = (".md", ".rst", ".txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=12)
     parser.add_argument("--years", type=float, default=3.0)
     parser.add_argument("--methods", default=_METHODS)
+    parser.add_argument("--sample", type=int, help="file names that are followed (default: all)")
     parser.add_argument("--questions", type=int, default=100, help="of older documents, and as many of newer ones")
     parser.add_argument("--kills", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
@@ -141,22 +147,26 @@ def _follow(wanted: argparse.Namespace, folder: Path) -> None:
     repository, living = folder / "repository", folder / "living"
     _git(folder, "clone", "--quiet", "--bare", "--shared", str(wanted.clone.resolve()), str(repository))
     address = f"git+file://{repository}" + (f"#subdirectory={wanted.folder}" if wanted.folder else "")
-    patterns = [word for glob in wanted.include for word in ("--include", glob)]
+    included = wanted.include if wanted.sample is None else _sample_patterns(wanted, [commit for commit, _ in commits])
+    patterns = [word for pattern in included for word in ("--include", pattern)]
     build = ["index", address, "--ref", "state", "--skip-bad", "--methods", wanted.methods, *patterns]
     update = ["update", "--allow-removals"]
     drawing, stopped = random.Random(wanted.seed), _SPAWNED.Event()
     counts, reader = _SPAWNED.SimpleQueue(), None
     first_ids: Set[str] = frozenset()
     clock = 10.0  # of the last update
-    print(f"{len(commits)} states of {wanted.clone}, {wanted.methods}", flush=True)
+    sampled = "" if wanted.sample is None else f", {len(included)} file names drawn with seed {wanted.seed}"
+    print(f"{len(commits)} states of {wanted.clone}{sampled}, {wanted.methods}", flush=True)
     for number, (commit, day) in enumerate(commits):
         _git(repository, "update-ref", "refs/heads/state", commit)
         killed = None
         if wanted.kills and number and number % 2 == 0:
             killed = _kill([*update, "--index", str(living)], drawing.uniform(0.1, 0.9) * clock)
-        report, cost = _run([*(update if number else build), "--index", str(living)])
         shutil.rmtree(folder / "fresh", ignore_errors=True)
-        _, fresh_cost = _run([*build, "--index", str(folder / "fresh")])
+        with ThreadPoolExecutor() as beside:
+            fresh_run = beside.submit(_run, [*build, "--index", str(folder / "fresh")])
+            report, cost = _run([*(update if number else build), "--index", str(living)])
+            _, fresh_cost = fresh_run.result()
         clock = cost.clock
         with Index.open(living, read_only=True) as index, Index.open(folder / "fresh", read_only=True) as fresh:
             renames = read_renames(living)
@@ -212,6 +222,19 @@ def _choose_commits(clone: Path, states: int, years: float) -> list[tuple[str, s
         _, commit, day = next((each for each in commits if each[0] <= moment), commits[-1])
         chosen.append((commit, day))
     return chosen
+
+
+def _sample_patterns(wanted: argparse.Namespace, commits: Sequence[str]) -> list[str]:
+    """Return a pattern for each of a sample of the names that text files have at any of the commits."""
+    names = set[str]()
+    for commit in commits:
+        tree = f"{commit}:{wanted.folder}"
+        for path in map(PurePosixPath, _git(wanted.clone, "ls-tree", "-r", "--name-only", tree).splitlines()):
+            globs = wanted.include or ["*"]
+            if path.suffix in _TEXT_ENDINGS and any(fnmatchcase(str(path), pattern) for pattern in globs):
+                names.add(path.stem)
+    drawn = random.Random(wanted.seed).sample(sorted(names), min(wanted.sample, len(names)))
+    return [f"{escape(name)}.*" for name in sorted(drawn)]
 
 
 def _git(folder: Path, *arguments: str) -> str:

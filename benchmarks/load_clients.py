@@ -1,7 +1,7 @@
-"""Clients of a server: `python -m benchmarks.load_clients PORT CLIENTS SECONDS [txtai]`, questions on standard input.
+"""Clients of a server: `python -m benchmarks.load_clients PORT CLIENTS SECONDS`, questions on standard input.
 
-Questions are a JSON list. With `txtai`, they are asked as its server wants. Prints the milliseconds of each request. It
-imports little, so that it starts at once on a busy machine.
+Questions are a JSON list. Prints the milliseconds of each request. It imports little, so that it starts at once on a
+busy machine.
 """
 
 import asyncio
@@ -9,21 +9,20 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from urllib.parse import urlencode
 
 K = 5
 
 
-async def ask_many(port: int, clients: int, seconds: float, asked: Sequence[str], form: str) -> list[float]:
+async def ask_many(port: int, clients: int, seconds: float, questions: Sequence[str]) -> list[float]:
     """Search on `clients` connections for a time; return the milliseconds of each request that was answered."""
     taken = list[float]()
     until = time.perf_counter() + seconds
 
-    async def one(number: int) -> None:
+    async def search(number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while time.perf_counter() < until:
             start = time.perf_counter()
-            writer.write(_request(asked[number % len(asked)], form))
+            writer.write(_request(questions[number % len(questions)]))
             status, size = await _read_head(reader)
             await reader.readexactly(size)
             assert status == 200, f"status {status}"
@@ -31,14 +30,11 @@ async def ask_many(port: int, clients: int, seconds: float, asked: Sequence[str]
             number += clients
         writer.close()
 
-    await asyncio.gather(*(one(number) for number in range(clients)))
+    await asyncio.gather(*(search(number) for number in range(clients)))
     return taken
 
 
-def _request(query: str, form: str) -> bytes:
-    if form == "txtai":
-        path = f"/search?{urlencode({'query': query, 'limit': K})}"
-        return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+def _request(query: str) -> bytes:
     body = json.dumps({"query": query, "k": K}).encode()
     head = f"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body
@@ -52,7 +48,5 @@ async def _read_head(reader: asyncio.StreamReader) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    port, clients, seconds, *form = sys.argv[1:]
-    asked = json.load(sys.stdin)
-    taken = asyncio.run(ask_many(int(port), int(clients), float(seconds), asked, form[0] if form else "ragindex"))
-    print(json.dumps(taken))
+    port, clients, seconds = sys.argv[1:]
+    print(json.dumps(asyncio.run(ask_many(int(port), int(clients), float(seconds), json.load(sys.stdin)))))

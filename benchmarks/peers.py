@@ -31,10 +31,10 @@ def times(ask: Callable[[int], object], count: int, rounds: int = 5) -> tuple[fl
     return float(np.percentile(taken, 50)), float(np.percentile(taken, 95))
 
 
-def peers(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> dict[str, tuple[float, float]]:
+def peers(corpus: Sequence[Document], questions: Sequence[str], folder: Path) -> dict[str, tuple[float, float]]:
     """The same work by others. All analyse the question with our function, and give back id, title and text."""
     encoder = RandomVectors().open()
-    vectors = encoder.encode_queries(asked)
+    vectors = encoder.encode_queries(questions)
     texts = [passage_text(document.title, document.text) for document in corpus]
     tokens = [analyse(text) for text in texts]
     matrix = encoder.encode_documents(texts)
@@ -52,8 +52,8 @@ def peers(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> dic
     shown = ["id", "title", "text"]
 
     def by_bm25s(n: int) -> list[tuple[str, str, str]]:
-        found, _ = sparse.retrieve([analyse(asked[n])], k=K, show_progress=False, n_threads=0)
-        return [(corpus[row].id, corpus[row].title, corpus[row].text) for row in found[0]]
+        rows, _ = sparse.retrieve([analyse(questions[n])], k=K, show_progress=False, n_threads=0)
+        return [(corpus[row].id, corpus[row].title, corpus[row].text) for row in rows[0]]
 
     def by_numpy(n: int) -> list[tuple[str, str, str]]:
         scores = matrix @ vectors[n]
@@ -61,7 +61,7 @@ def peers(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> dic
         return [(corpus[row].id, corpus[row].title, corpus[row].text) for row in best[np.argsort(-scores[best])]]
 
     def by_lancedb_text(n: int) -> object:
-        words = MatchQuery(" ".join(analyse(asked[n])), "tokens")
+        words = MatchQuery(" ".join(analyse(questions[n])), "tokens")
         return table.search(words).limit(K).select([*shown, "_score"]).to_arrow()
 
     def by_lancedb_vector(n: int) -> object:
@@ -73,4 +73,4 @@ def peers(corpus: Sequence[Document], asked: Sequence[str], folder: Path) -> dic
         "numpy": by_numpy,
         "LanceDB, vectors": by_lancedb_vector,
     }
-    return {f"peer: {name}": times(ask, len(asked), 2) for name, ask in asks.items()}
+    return {f"peer: {name}": times(ask, len(questions), 2) for name, ask in asks.items()}

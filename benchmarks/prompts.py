@@ -49,8 +49,8 @@ class AskedCall(NamedTuple):
 
     def question(self) -> str:
         """The question of the last message."""
-        found = _QUESTION.findall(self.shown)
-        return str(found[-1]) if found else ""
+        matches = _QUESTION.findall(self.shown)
+        return str(matches[-1]) if matches else ""
 
 
 def hash_name(text: str) -> str:
@@ -71,17 +71,17 @@ def answer_read(call: AskedCall, script: Mapping[str, Any]) -> Any:
 def answer_reason(call: AskedCall, script: Mapping[str, Any]) -> Any:
     """Whether every fact of the question is there, and whether these answer it."""
     noted = set(_LINE.findall(call.shown))
-    whole = all(" | ".join(triple) in noted for step in script["steps"] for triple in step["triples"])
-    if whole and script["answerable"]:
+    complete = all(" | ".join(triple) in noted for step in script["steps"] for triple in step["triples"])
+    if complete and script["answerable"]:
         return {"answerable": True, "answer": script["answer"], "why": ""}
     return {"answerable": False, "answer": "", "why": script["missing"]["why"]}
 
 
 def answer_rewrite(call: AskedCall, script: Mapping[str, Any]) -> Any:
     """The first of the questions that the prompt does not show as asked; the last one if it shows all."""
-    asked = _LINE.findall(call.shown.partition("Searched for before:")[2])
+    searched = _LINE.findall(call.shown.partition("Searched for before:")[2])
     following = script["missing"]["next"]
-    return {"question": next((one for one in following if one not in asked), following[-1])}
+    return {"question": next((question for question in following if question not in searched), following[-1])}
 
 
 def answer_thought(call: AskedCall, script: Mapping[str, Any]) -> Any:
@@ -92,15 +92,17 @@ def answer_thought(call: AskedCall, script: Mapping[str, Any]) -> Any:
     if new and (new[0] == left[0] or script["missing"]["thought"] in thought):
         ends = len(left) == 1 and script["answerable"]
         return {"thought": new[0]["thought"] + (f" So the answer is: {script['answer']}." if ends else "")}
-    said = script["missing"]["thought"]
-    return {"thought": "So the answer is: unknown." if said in thought else said}
+    thought_text = script["missing"]["thought"]
+    return {"thought": "So the answer is: unknown." if thought_text in thought else thought_text}
 
 
 def answer_follow_ups(call: AskedCall, script: Mapping[str, Any]) -> Any:
     """All follow-ups, with the answers that the passages hold."""
     shown = _list_titles(call)
-    found = [{**one, "answer": one["answer"] if one["passage"] in shown else ""} for one in script["follow_ups"]]
-    return {"follow_ups": [{"question": one["question"], "answer": one["answer"]} for one in found]}
+    answered = [
+        {**asking, "answer": asking["answer"] if asking["passage"] in shown else ""} for asking in script["follow_ups"]
+    ]
+    return {"follow_ups": [{"question": asking["question"], "answer": asking["answer"]} for asking in answered]}
 
 
 def answer_rerank(call: AskedCall, script: Mapping[str, Any]) -> Any:
@@ -134,23 +136,23 @@ def _list_shown(call: AskedCall, script: Mapping[str, Any]) -> list[Mapping[str,
 def run_methods(folder: Path, recorded: Sequence[AskedCall], methods: Sequence[str]) -> list[AskedCall]:
     """Run the methods in a new folder with an empty cache; return what they asked, extraction left out."""
     extracted = {_find_title(call): call.answer for call in recorded if call.task == "extract"}
-    asked: list[AskedCall] = []
+    calls: list[AskedCall] = []
 
     def write(body: Mapping[str, Any]) -> str:
         task = body["response_format"]["json_schema"]["name"].replace("_", "-")
         call = AskedCall(task, body["messages"], "")
         if task == "extract":
             return extracted[_find_title(call)]
-        said = json.dumps(ANSWERS[task](call, SCRIPT[hash_name(call.question())]), ensure_ascii=False)
-        asked.append(call._replace(answer=said))
-        return said
+        text = json.dumps(ANSWERS[task](call, SCRIPT[hash_name(call.question())]), ensure_ascii=False)
+        calls.append(call._replace(answer=text))
+        return text
 
-    with OpenAIServer() as server, tempfile.TemporaryDirectory() as made:
+    with OpenAIServer() as server, tempfile.TemporaryDirectory() as scratch:
         server.write = write
         os.environ |= {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": KEY, "RAGINDEX_MLFLOW": "off"}
-        os.chdir(made)
+        os.chdir(scratch)
         ragindex.compare(str(folder / "corpus"), list(methods), k=[3, 5], encoder=ENCODER, llm="openai:small")
-    return asked
+    return calls
 
 
 def _find_title(call: AskedCall) -> str:
@@ -178,10 +180,10 @@ def count_repeats(calls: Sequence[AskedCall]) -> dict[str, int]:
         "reads of the same passages in another order": read_again,
         "rewritten questions that were asked before": asked_again,
         "calls for `So the answer is` alone": sum(
-            one.startswith("So the answer is") and "unknown" not in one for one in thoughts
+            thought.startswith("So the answer is") and "unknown" not in thought for thought in thoughts
         ),
-        "thoughts that give up": sum("answer is: unknown" in one for one in thoughts),
-        "thoughts with a number before them": sum(one[:1].isdigit() for one in thoughts),
+        "thoughts that give up": sum("answer is: unknown" in thought for thought in thoughts),
+        "thoughts with a number before them": sum(thought[:1].isdigit() for thought in thoughts),
     }
 
 
@@ -193,18 +195,18 @@ def print_tables(runs: Mapping[str, Sequence[AskedCall]]) -> None:
             _count_calls([call for call in calls if call.task in ([task] if task else TASKS)])
             for calls in runs.values()
         ]
-        cells = [", ".join(f"{one:,}" for one in three) for three in counted]
+        cells = [", ".join(f"{figure:,}" for figure in three) for three in counted]
         print(f"| {f'`{task}`' if task else 'together'} | {' | '.join(cells)} |")
     print(f"\n| asked for nothing | {' | '.join(runs)} |\n|---|{'---|' * len(runs)}")
     repeats = [count_repeats(calls) for calls in runs.values()]
     for what in repeats[0]:
-        print(f"| {what} | {' | '.join(str(one[what]) for one in repeats)} |")
+        print(f"| {what} | {' | '.join(str(figure[what]) for figure in repeats)} |")
 
 
 def _count_calls(calls: Sequence[AskedCall]) -> tuple[int, int, int]:
     texts = [each["content"] for call in calls for each in call.messages]
     read, written = (
-        sum(count_text_tokens(text, "").tokens for text in some) for some in (texts, [one.answer for one in calls])
+        sum(count_text_tokens(text, "").tokens for text in some) for some in (texts, [given.answer for given in calls])
     )
     return len(calls), read, written
 

@@ -34,8 +34,8 @@ def main(data: str) -> None:
     for encoder in ENCODERS:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             Path("all-MiniLM-L6-v2").symlink_to(MODEL)
-            found = compare(data, METHODS, encoder=encoder, k=(5, 10, 15), index="index")
-            result = found.comparison
+            result_of_data = compare(data, METHODS, encoder=encoder, k=(5, 10, 15), index="index")
+            result = result_of_data.comparison
         console.print(render_comparison(result))
 
 

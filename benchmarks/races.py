@@ -51,7 +51,7 @@ def read_pool(folder: Path, metric: str) -> Pool:
         if metric in line["metrics"]:
             by_method.setdefault(line["method"], {})[line["query"]] = line["metrics"][metric]
     methods = json.loads((folder / "comparison.json").read_text())["methods"]
-    seconds = {one["label"]: one["index"]["seconds"] for one in methods}
+    seconds = {method["label"]: method["index"]["seconds"] for method in methods}
     labels = tuple(sorted(by_method, key=lambda label: (seconds[label], label)))
     queries = sorted(by_method[labels[0]])
     scores = np.array([[by_method[label][query] for label in labels] for query in queries])
@@ -64,12 +64,12 @@ def draw(pool: Pool, races: int, questions: int, seed: int) -> SampleArray:
     return scores
 
 
-def choose(found: Decisions, values: SampleArray) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
+def choose(decisions: Decisions, values: SampleArray) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
     """Return the cheapest accepted method of each race; -1 - the number of the best mean where none was accepted."""
-    remaining = found.dropped == 0
-    accepted = (found.accepted > 0) & remaining
-    asked = found.asked.max(axis=1)
-    cumulative = values.cumsum(axis=1)[np.arange(len(values)), asked - 1]
+    remaining = decisions.dropped == 0
+    accepted = (decisions.accepted > 0) & remaining
+    counts = decisions.asked.max(axis=1)
+    cumulative = values.cumsum(axis=1)[np.arange(len(values)), counts - 1]
     best = np.where(remaining, cumulative, -np.inf).argmax(axis=1)
     return np.where(
         accepted.any(axis=1) | (remaining.sum(axis=1) == 1),
@@ -110,18 +110,18 @@ def simulate(pool: Pool, questions: int, rules: RaceRules, races: int) -> dict[s
     rows = []
     for chunk in range(races // CHUNK):
         values = draw(pool, CHUNK, questions, seed=1000 * questions + chunk)
-        found = run_races(values, np.arange(len(truth)), rules)
-        picked = choose(found, values)
+        decisions = run_races(values, np.arange(len(truth)), rules)
+        picked = choose(decisions, values)
         decided, final = picked >= 0, np.where(picked >= 0, picked, -1 - picked)
-        spend = found.asked.sum(axis=1)
+        spend = decisions.asked.sum(axis=1)
         equal = np.maximum(1, spend // len(truth))
         argmax = values.cumsum(axis=1)[np.arange(CHUNK), np.minimum(equal, questions) - 1].argmax(axis=1)
         halved = successive_halving(values, spend.astype(float))
         peeked = peeking_tests(values, rules.delta)
         rows.append(
             {
-                "dropped wrongly": ((found.dropped > 0) & near).any(axis=1).mean(),
-                "accepted wrongly": ((found.accepted > 0) & ~near).any(axis=1).mean(),
+                "dropped wrongly": ((decisions.dropped > 0) & near).any(axis=1).mean(),
+                "accepted wrongly": ((decisions.accepted > 0) & ~near).any(axis=1).mean(),
                 "decided": decided.mean(),
                 "chosen wrongly": (decided & ~near[final]).mean(),
                 "undecided and wrong": (~decided & ~near[final]).mean(),

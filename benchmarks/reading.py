@@ -120,7 +120,7 @@ def _read_text(element: Any, *texts: str) -> str:
 
 
 def _cells(row: Any, cell: str, *texts: str) -> tuple[str, ...]:
-    return tuple(" ".join(_read_text(one, *texts).split()) for one in row if _local(one) == cell)
+    return tuple(" ".join(_read_text(element, *texts).split()) for element in row if _local(element) == cell)
 
 
 def _parse_part(archive: zipfile.ZipFile, name: str) -> Any:
@@ -129,9 +129,9 @@ def _parse_part(archive: zipfile.ZipFile, name: str) -> Any:
 
 def _find_main_part(archive: zipfile.ZipFile) -> str:
     relations = _parse_part(archive, "_rels/.rels")
-    return next(str(one.get("Target")) for one in relations if str(one.get("Type")).endswith("/officeDocument")).lstrip(
-        "/"
-    )
+    return next(
+        str(part.get("Target")) for part in relations if str(part.get("Type")).endswith("/officeDocument")
+    ).lstrip("/")
 
 
 def read_word_truth(raw: bytes) -> Truth:
@@ -139,7 +139,7 @@ def read_word_truth(raw: bytes) -> Truth:
     archive = zipfile.ZipFile(io.BytesIO(raw))
     root = _parse_part(archive, _find_main_part(archive))
     merged = {"gridSpan", "vMerge", "tbl", "hMerge"}
-    rows = [row for row in root.iter() if _local(row) == "tr" and not merged & {_local(one) for one in row.iter()}]
+    rows = [row for row in root.iter() if _local(row) == "tr" and not merged & {_local(node) for node in row.iter()}]
     return Truth(_read_text(root, "t"), [_cells(row, "tc", "t") for row in rows])
 
 
@@ -152,7 +152,7 @@ def read_slides_truth(raw: bytes) -> Truth:
     roots = [_parse_part(archive, name) for name in slides]
     rows = [row for root in roots for row in root.iter() if _local(row) == "tr"]
     plain = [
-        row for row in rows if not any(one.get("gridSpan") or one.get("hMerge") or one.get("vMerge") for one in row)
+        row for row in rows if not any(cell.get("gridSpan") or cell.get("hMerge") or cell.get("vMerge") for cell in row)
     ]
     return Truth("\n".join(_read_text(root, "t") for root in roots), [_cells(row, "tc", "t") for row in plain])
 
@@ -162,7 +162,7 @@ def read_sheets_truth(raw: bytes) -> Truth:
     archive = zipfile.ZipFile(io.BytesIO(raw))
     names = archive.namelist()
     shared = [name for name in names if name.endswith("sharedStrings.xml")]
-    strings = [_read_text(one, "t") for name in shared for one in _parse_part(archive, name) if _local(one) == "si"]
+    strings = [_read_text(node, "t") for name in shared for node in _parse_part(archive, name) if _local(node) == "si"]
     texts = list[str]()
     for name in names:
         if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name):
@@ -183,8 +183,8 @@ def read_old_sheets_truth(raw: bytes) -> Truth:
 def read_open_document_truth(raw: bytes) -> Truth:
     """The paragraphs and headings of an .odt, .odp or .ods file."""
     root = _parse_part(zipfile.ZipFile(io.BytesIO(raw)), "content.xml")
-    body = next(one for one in root.iter() if _local(one) == "body")
-    headings = [" ".join(_read_text(one).split()) for one in body.iter() if _local(one) == "h"]
+    body = next(element for element in root.iter() if _local(element) == "body")
+    headings = [" ".join(_read_text(element).split()) for element in body.iter() if _local(element) == "h"]
     return Truth(_read_text(body), headings=[heading for heading in headings if heading])
 
 
@@ -192,13 +192,15 @@ def read_book_truth(raw: bytes) -> Truth:
     """The pages of an .epub file that its spine names."""
     archive = zipfile.ZipFile(io.BytesIO(raw))
     package = next(
-        one.get("full-path") for one in _parse_part(archive, "META-INF/container.xml").iter() if one.get("full-path")
+        node.get("full-path") for node in _parse_part(archive, "META-INF/container.xml").iter() if node.get("full-path")
     )
     root, folder = _parse_part(archive, package), package.rpartition("/")[0]
-    files = {one.get("id"): one.get("href") for one in root.iter() if _local(one) == "item"}
-    spine = [files[one.get("idref")] for one in root.iter() if _local(one) == "itemref" and one.get("linear") != "no"]
+    files = {node.get("id"): node.get("href") for node in root.iter() if _local(node) == "item"}
+    spine = [
+        files[node.get("idref")] for node in root.iter() if _local(node) == "itemref" and node.get("linear") != "no"
+    ]
     pages = [read_page_truth(archive.read(f"{folder}/{name}" if folder else name)) for name in spine]
-    return Truth("\n".join(page.text for page in pages), headings=[one for page in pages for one in page.headings])
+    return Truth("\n".join(page.text for page in pages), headings=[node for page in pages for node in page.headings])
 
 
 def read_page_truth(raw: bytes) -> Truth:
@@ -211,11 +213,11 @@ def read_page_truth(raw: bytes) -> Truth:
     for element in list(page.iter()):
         if element.tag in _UNREAD_HTML or not isinstance(element.tag, str):
             element.drop_tree()
-    headings = [" ".join(one.text_content().split()) for one in page.iter("h1", "h2", "h3", "h4", "h5", "h6")]
+    headings = [" ".join(node.text_content().split()) for node in page.iter("h1", "h2", "h3", "h4", "h5", "h6")]
     rows = [row for row in page.iter("tr") if not row.xpath(".//table|.//*[@colspan]|.//*[@rowspan]")]
-    cells = [tuple(" ".join(one.itertext()) for one in row if one.tag in ("td", "th")) for row in rows]
-    lines = [line for one in page.iter("pre") for line in one.text_content().split("\n") if line.startswith("  ")]
-    return Truth(" ".join(page.itertext()), cells, [re.sub(r"[¶§🔗]", "", one) for one in headings if one], lines)
+    cells = [tuple(" ".join(node.itertext()) for node in row if node.tag in ("td", "th")) for row in rows]
+    lines = [line for node in page.iter("pre") for line in node.text_content().split("\n") if line.startswith("  ")]
+    return Truth(" ".join(page.itertext()), cells, [re.sub(r"[¶§🔗]", "", node) for node in headings if node], lines)
 
 
 def read_table_truth(raw: bytes) -> Truth:
@@ -271,7 +273,7 @@ def score_content(truth: Truth, content: FileContent) -> Score:
     recall = (words & list_words(text)).total() / words.total() if words else None
     rows = Counter(_trim(row) for row in truth.rows if len(row) > 1 and any(cell.strip() for cell in row))
     read_rows = Counter(_trim(row) for row in _list_rows(content.text))
-    headings = Counter(_squeeze(one) for one in truth.headings if _squeeze(one))
+    headings = Counter(_squeeze(heading) for heading in truth.headings if _squeeze(heading))
     read_headings = Counter(_squeeze(section.headings[-1]) for section in content.sections if section.headings)
     lines = [line.rstrip() for line in truth.indented if line.strip()]
     return Score(
@@ -327,8 +329,8 @@ def judge_meter(path: Path) -> Iterator[tuple[float, bool]]:
         first = random.randrange(len(lines) - count + 1)
         start, end = (len("\n".join(lines[:at])) for at in (first, first + count))
         sections = (
-            replace(one, start=one.start if one.start <= start else max(start, one.start - end + start))
-            for one in content.sections
+            replace(section, start=section.start if section.start <= start else max(start, section.start - end + start))
+            for section in content.sections
         )
         text = content.text[:start] + content.text[end:]
         cut = replace(content, text=text, sections=tuple(sections))
@@ -346,8 +348,8 @@ def print_meter(files: Sequence[Path]) -> None:
             judged.setdefault(path.suffix.lower(), []).extend(judge_meter(path))
     judged["all"] = [pair for pairs in judged.values() for pair in pairs]
     for suffix, pairs in judged.items():
-        lossy, whole = ([noted for recall, noted in pairs if chosen(recall)] for chosen in (_is_lossy, _is_whole))
-        print(f"| {suffix} | {len(lossy)} | {sum(lossy)} | {len(whole)} | {sum(whole)} |")
+        lossy, complete = ([noted for recall, noted in pairs if chosen(recall)] for chosen in (_is_lossy, _is_whole))
+        print(f"| {suffix} | {len(lossy)} | {sum(lossy)} | {len(complete)} | {sum(complete)} |")
 
 
 def _is_lossy(recall: float) -> bool:
@@ -401,9 +403,11 @@ def main(folder: Path, lists_files: bool, checks_meter: bool) -> None:
 
 def _list_cells(suffix: str, scores: list[Score]) -> list[str]:
     recalls = [score.recall for score in scores if score.recall is not None]
-    unsaid = [one for one in scores if one.recall is not None and one.recall < 0.8 and not (one.is_noted or one.error)]
-    lossy = [one for one in scores if one.recall is not None and _is_lossy(one.recall)]
-    whole = [one for one in scores if one.recall is not None and _is_whole(one.recall)]
+    silent = [
+        file for file in scores if file.recall is not None and file.recall < 0.8 and not (file.is_noted or file.error)
+    ]
+    lossy = [file for file in scores if file.recall is not None and _is_lossy(file.recall)]
+    complete = [file for file in scores if file.recall is not None and _is_whole(file.recall)]
     seconds, megabytes = sum(score.seconds for score in scores), sum(score.megabytes for score in scores)
     return [
         suffix,
@@ -412,9 +416,9 @@ def _list_cells(suffix: str, scores: list[Score]) -> list[str]:
         _percent(sum(recalls), len(recalls)),
         str(sum(recall < 0.95 for recall in recalls)),
         str(sum(recall < 0.8 for recall in recalls)),
-        str(len(unsaid)),
-        f"{sum(one.is_noted or bool(one.error) for one in lossy)}/{len(lossy)}",
-        f"{sum(one.is_metered for one in whole)}/{len(whole)}",
+        str(len(silent)),
+        f"{sum(file.is_noted or bool(file.error) for file in lossy)}/{len(lossy)}",
+        f"{sum(file.is_metered for file in complete)}/{len(complete)}",
         *(
             _percent(sum(getattr(score, name)[0] for score in scores), sum(getattr(score, name)[1] for score in scores))
             for name in ("rows", "headings", "indented")
@@ -424,8 +428,8 @@ def _list_cells(suffix: str, scores: list[Score]) -> list[str]:
     ]
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f}" if whole else "–"
+def _percent(part: float, total: float) -> str:
+    return f"{100 * part / total:.1f}" if total else "–"
 
 
 if __name__ == "__main__":

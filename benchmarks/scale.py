@@ -40,9 +40,9 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
     parts = [index.figures(part) for part in index.all_parts(scheme)]
     building = peak()
     retriever = scheme.open(index)
-    asked = [[Query(str(number), text)] for number, text in enumerate(questions(size))]
+    queries = [[Query(str(number), text)] for number, text in enumerate(questions(size))]
     taken = []
-    for number, query in enumerate(asked):
+    for number, query in enumerate(queries):
         with record_times() as times:
             retriever.retrieve(query, K)
         if number >= 20:  # the first warm up
@@ -64,8 +64,8 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
 
 def questions(size: int) -> list[str]:
     """Fifty of each kind, mixed; in a small world fewer."""
-    found = [one.text for one in worlds.make_questions(size, per_kind=50)]
-    return [found[number] for number in np.random.default_rng(0).permutation(len(found))]
+    texts = [one.text for one in worlds.make_questions(size, per_kind=50)]
+    return [texts[number] for number in np.random.default_rng(0).permutation(len(texts))]
 
 
 def one_more(index: Index, method: str) -> dict[str, float]:
@@ -110,8 +110,8 @@ def in_a_process(method: str, size: int) -> dict[str, Any]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 if __name__ == "__main__":

@@ -52,18 +52,18 @@ def build(folder: Path, size: int) -> None:
 @cache
 def questions() -> list[str]:
     """Some questions of all kinds, mixed."""
-    found = [one.text for one in worlds.make_questions(1_000, per_kind=30)]
-    return [found[number] for number in np.random.default_rng(0).permutation(len(found))]
+    texts = [one.text for one in worlds.make_questions(1_000, per_kind=30)]
+    return [texts[number] for number in np.random.default_rng(0).permutation(len(texts))]
 
 
-def run_clients(port: int, clients: int, seconds: float, form: str = "ragindex") -> list[float]:
+def run_clients(port: int, clients: int, seconds: float) -> list[float]:
     """Run the clients in a process of their own; return the milliseconds of each request."""
-    command = alone.command("benchmarks.load_clients", str(port), str(clients), str(seconds), form)
-    asked = json.dumps(questions())
-    found: list[float] = json.loads(
-        subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
+    command = alone.command("benchmarks.load_clients", str(port), str(clients), str(seconds))
+    texts = json.dumps(questions())
+    milliseconds: list[float] = json.loads(
+        subprocess.run(command, input=texts, capture_output=True, text=True, check=True).stdout
     )
-    return found
+    return milliseconds
 
 
 # ---------------------------------------------------------------- the server, and the bare retriever
@@ -100,13 +100,13 @@ def bare_route(folder: Path, method: str) -> Iterator[tuple[int, int]]:
 
 def ask_bare(retriever: Any, clients: int, seconds: float) -> list[float]:
     """Search in `clients` threads for a time; return the milliseconds of each search."""
-    asked, taken = questions(), list[float]()
+    texts, taken = questions(), list[float]()
     until = time.perf_counter() + seconds
 
     def one(number: int) -> None:
         while time.perf_counter() < until:
             start = time.perf_counter()
-            retriever.search(asked[number % len(asked)], k=K)
+            retriever.search(texts[number % len(texts)], k=K)
             taken.append(1e3 * (time.perf_counter() - start))
             number += clients
 
@@ -150,14 +150,14 @@ def route(folder: Path, method: str, seconds: float) -> None:
             run_clients(port, 1, 2)
         for clients in CLIENTS:
             taken, used = {served: list[float](), bare: list[float]()}, {served: 0.0, bare: 0.0}
-            for one in [served, bare] * TURNS:
-                before = _cpu_seconds(one[1])
-                taken[one] += run_clients(one[0], clients, seconds / TURNS)
-                used[one] += _cpu_seconds(one[1]) - before
-            cost = {one: 1e3 * used[one] / len(taken[one]) for one in used}
-            for name, one in (("served", served), ("bare", bare)):
+            for target in [served, bare] * TURNS:
+                before = _cpu_seconds(target[1])
+                taken[target] += run_clients(target[0], clients, seconds / TURNS)
+                used[target] += _cpu_seconds(target[1]) - before
+            cost = {target: 1e3 * used[target] / len(taken[target]) for target in used}
+            for name, target in (("served", served), ("bare", bare)):
                 print(
-                    f"{clients:3d} clients  {name:6s}  {figures(taken[one], seconds)}  CPU {cost[one]:.2f} ms",
+                    f"{clients:3d} clients  {name:6s}  {figures(taken[target], seconds)}  CPU {cost[target]:.2f} ms",
                     flush=True,
                 )
             ratio = len(taken[served]) / len(taken[bare])
@@ -174,12 +174,14 @@ def sync(folder: Path, method: str, seconds: float) -> None:
     with server(folder, method) as (port, _), httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
         run_clients(port, 8, 2)
         print(f"{method}, 8 clients, alone:  {figures(run_clients(port, 8, seconds), seconds)}", flush=True)
-        made = [
-            {"id": f"more {one.id}", "title": one.title, "text": f"More. {one.text}"}
-            for one in list(worlds.make_documents(1000, seed=int(time.time())))[:1000]
+        documents = [
+            {"id": f"more {each.id}", "title": each.title, "text": f"More. {each.text}"}
+            for each in list(worlds.make_documents(1000, seed=int(time.time())))[:1000]
         ]
         start = time.perf_counter()
-        http.post("/documents", json={"documents": made}, headers={"Authorization": f"Bearer {KEY}"}).raise_for_status()
+        http.post(
+            "/documents", json={"documents": documents}, headers={"Authorization": f"Bearer {KEY}"}
+        ).raise_for_status()
         taken = list[float]()
         while not _is_synced(http):
             taken += run_clients(port, 8, 5)

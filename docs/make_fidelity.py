@@ -1,4 +1,4 @@
-"""Write docs/dev/fidelity.md from the pages of methods and studies/results: `python docs/make_fidelity.py`.
+"""Write docs/dev/fidelity.md from docs/dev/evidence and studies/results: `python docs/make_fidelity.py`.
 
 With folders that `ragindex compare --out` wrote, keep their published figures in studies/results first:
 `python docs/make_fidelity.py ragindex-results/griever-table-1`.
@@ -24,8 +24,8 @@ HEAD = """# Fidelity to the papers
 
 What the papers describe, whether it is done as described, how that was checked, and the figures of
 the [studies](../../studies/README.md) that were run here, beside the published ones. Made by
-`python docs/make_fidelity.py` from the section *Fidelity* of each method's page and from
-`studies/results`; G, S and V are readings on these pages. A figure in these tables is the first of
+`python docs/make_fidelity.py` from the section *Fidelity* of each method's [evidence](evidence/griever.md)
+and from `studies/results`; G, S and V are readings on these pages. A figure in these tables is the first of
 its row; in brackets are 95 % intervals; a gain agrees if it has the published sign. Where the LLM
 or the reader is “rules”, no model was asked. Rules answer poorly, so EM and F1 of their answers say
 little about a method. The papers' other tables and figures, and what was not run, are listed under
@@ -72,20 +72,20 @@ def page() -> str:
 
 
 def claims(method: str) -> list[list[str]]:
-    """The rows of the table *Fidelity* of a method's page."""
-    text = (ROOT / "docs" / "explanation" / "methods" / f"{method}.md").read_text(encoding="utf-8")
+    """The rows of the table *Fidelity* of a method's evidence."""
+    text = (ROOT / "docs" / "dev" / "evidence" / f"{method}.md").read_text(encoding="utf-8")
     heads = re.escape(" | ".join(COLUMNS))
     table = re.search(rf"^\| {heads} \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
     if table is None:
-        raise SystemExit(f"docs/explanation/methods/{method}.md has no table with the columns {', '.join(COLUMNS)}")
+        raise SystemExit(f"docs/dev/evidence/{method}.md has no table with the columns {', '.join(COLUMNS)}")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
     if any(len(row) != len(COLUMNS) for row in rows):
-        raise SystemExit(f"docs/explanation/methods/{method}.md: a row of Fidelity has not {len(COLUMNS)} columns")
+        raise SystemExit(f"docs/dev/evidence/{method}.md: a row of Fidelity has not {len(COLUMNS)} columns")
     return rows
 
 
 def _method(method: str, results: Sequence[Kept]) -> Iterator[str]:
-    yield from (f"## {method}", "", f"[The method's page](../explanation/methods/{method}.md) has the readings.", "")
+    yield from (f"## {method}", "", f"[Its evidence](evidence/{method}.md) has the readings.", "")
     yield from ("| of the paper | section | here | checked by | published, and reached |", "|---|---|---|---|---|")
     for *said, written in claims(method):
         study, _, label = written.partition(": ")

@@ -196,13 +196,13 @@ class CountingRules(OfflineRules):
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)
         )
-        written = tokens.count_text_tokens(answered, self.model)
+        token_count = tokens.count_text_tokens(answered, self.model)
         entry = ledger.CallRecord(
             task.name,
             self.model,
             input_tokens=read.tokens,
             cached_tokens=self._count_known(messages),
-            output_tokens=written.tokens,
+            output_tokens=token_count.tokens,
         )
         ledger.record_call(replace(entry, replayed=True, rule=True), 0.0)  # the call costs nothing
 
@@ -265,8 +265,8 @@ class MadeUpVectors(Encoder):
             entry = ledger.CallRecord(COUNTED_ENCODING, self.id, input_tokens=read, replayed=True, rule=True)
             ledger.record_call(entry, 0.0)
         seeds = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) for text in texts]
-        drawn = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]
-        return normalize_rows(np.array(drawn).reshape(len(texts), self.dimensions))
+        vectors = [np.random.default_rng(seed).standard_normal(self.dimensions) for seed in seeds]
+        return normalize_rows(np.array(vectors).reshape(len(texts), self.dimensions))
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of `encode_documents`."""

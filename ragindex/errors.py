@@ -104,8 +104,9 @@ class DataError(RagindexError):
 
     @property
     def reason(self) -> str:
-        """What was expected and what was found, in a sentence."""
-        return hide_secrets(f"expected {self.expected}; found {self.found}.")
+        """What was expected and what was found, in a sentence. A command at its end is followed by nothing."""
+        end = "" if self.found.endswith(".") or " Run: " in self.found else "."
+        return hide_secrets(f"expected {self.expected}; found {self.found}{end}")
 
 
 class WorkspaceError(RagindexError):

@@ -112,47 +112,64 @@ class _Counts:
         return _Counts(self.calls * factor, self.read * factor, self.written * factor, self.known * factor)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateScope:
+    """How a corpus is indexed, what of it costs nothing, and how much of it is counted, or sent as a sample.
+
+    `chunking` "corpus" is the one that suits the corpus. What `paid` has in its cache costs nothing, nor do the parts
+    `built`. A `sample` of so many documents, or questions, is sent to the LLM and paid for; the responses are kept in
+    the cache of the settings of requests. Of a corpus with more than `most_characters` a part is counted, as of more
+    than `most_questions`.
+    """
+
+    language: str | None = None
+    chunking: ChunkingChoice = "corpus"
+    seed: int = 0
+    paid: LLM | None = None
+    built: tuple[Part[Any], ...] = ()
+    sample: int = 0
+    most_characters: int | None = None
+    most_questions: int | None = None
+
+    def chunking_of(self, corpus: Corpus) -> Chunking | Literal["default"] | None:
+        """Return the chunking to index `corpus` with."""
+        return corpus.chunking if self.chunking == "corpus" else self.chunking
+
+
+_WHOLE = EstimateScope()
+
+
 def estimate(
     corpus: Corpus,
     schemes: Mapping[str, Scheme | Part[Any]] | Sequence[Scheme],
     llm: LLMPlugin,
     setting: LLMSettings,
-    *,
-    sample: int = 0,
-    seed: int = 0,
-    language: str | None = None,
-    chunking: ChunkingChoice = "corpus",
-    paid: LLM | None = None,
-    built: Iterable[Part[Any]] = (),
-    most_characters: int | None = None,
+    scope: EstimateScope = _WHOLE,
 ) -> list[Estimate]:
     """Estimate the cost of indexing `corpus` for `schemes` with `llm`: one Estimate per task; shared parts count once.
 
-    The schemes, or parts, may have labels of their own.
-
-    With `sample`, that many documents are sent to the LLM and paid for; the responses are kept in the cache of
-    `setting`. An LLM that answers in batches is priced so, and answers the sample at once. What `paid` has in its cache
-    costs nothing, nor do the parts `built`. Of a corpus with more than `most_characters` a part is counted. Raises
-    UsageError if `llm` names no model (`offline`) or a task has no rule, and ServiceError if every request for the
-    sample failed.
+    The schemes, or parts, may have labels of their own. An LLM that answers in batches is priced so, and answers a
+    sample at once. Raises UsageError if `llm` names no model (`offline`) or a task has no rule, and ServiceError if
+    every request for the sample failed.
     """
-    wanted = schemes if isinstance(schemes, Mapping) else {registry.label(scheme): scheme for scheme in schemes}
-    name, done = require_model(llm), list(built)
-    all_parts = [part for part in topological_order(_list_parts(wanted)) if "model" in part.uses]
-    parts = [part for part in all_parts if part not in done]
+    by_label = schemes if isinstance(schemes, Mapping) else {registry.label(scheme): scheme for scheme in schemes}
+    name, language = require_model(llm), scope.language
+    all_parts = [part for part in topological_order(_list_parts(by_label)) if "model" in part.uses]
+    parts = [part for part in all_parts if part not in scope.built]
     if not parts or not corpus.documents:
         return []
-    chunking = corpus.chunking if chunking == "corpus" else chunking
+    chunking = scope.chunking_of(corpus)
     pricing = Pricing.of(llm, setting, batched=llm.batches())
-    chosen = Random(seed).sample(corpus.documents, min(sample, len(corpus.documents)))  # noqa: S311  # no secret
+    sample = min(scope.sample, len(corpus.documents))
+    chosen = Random(scope.seed).sample(corpus.documents, sample)  # noqa: S311  # no secret
     by_rules = _count_indexing(chosen, chunking, parts, Counting(model=name), LLMSettings(), language) if chosen else {}
     in_earnest = _count_indexing(chosen, chunking, parts, _ask_at_once(llm), setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
-    counting = Counting.beside(name, paid)  # after the sample, which is paid for now
-    documents, share = _draw_documents(corpus.documents, most_characters, seed)
+    counting = Counting.beside(name, scope.paid)  # after the sample, which is paid for now
+    documents, share = _draw_documents(corpus.documents, scope)
     indexing = _count_indexing(documents, chunking, parts, counting, LLMSettings(), language)
     tasks = {task.name: task for part in parts for task in part.tasks()}
     paid_tasks = {task.name for part in all_parts for task in part.tasks()} - tasks.keys()
@@ -170,7 +187,7 @@ def estimate(
             part_of_corpus=share > 1,
         )
         priced = _add_repaid(priced, [each.times(share) for each in counting.repaid.take(task)])
-        labels = tuple(label for label, scheme in wanted.items() if _needs(scheme, task))
+        labels = tuple(label for label, scheme in by_label.items() if _needs(scheme, task))
         estimates.append(replace(priced, methods=labels))
     return estimates
 
@@ -185,23 +202,15 @@ def estimate_questions(
     reads: bool,
     reader_tokens: int = answer_question.DEFAULT_TOKENS,
     k: int = 20,
-    sample: int = 0,
-    seed: int = 0,
-    language: str | None = None,
-    chunking: ChunkingChoice = "corpus",
-    paid: LLM | None = None,
-    most_characters: int | None = None,
-    most_questions: int | None = None,
+    scope: EstimateScope = _WHOLE,
 ) -> list[Estimate]:
     """Estimate the cost of asking `queries` of each method in `schemes`, by label: one Estimate per task and method.
 
     Counted are the tasks that the methods run for questions and, if it `reads`, answering with `llm` from the top `k`
     hits. Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing;
-    the passages it finds have about the same length as the real ones. With `sample`, that many questions are sent to
-    the LLM, which then takes as many rounds as it does, and the responses are cached; those that `paid` has then cost
-    nothing again. Without, the rounds are those of the rules. Of more than `most_questions` a part is asked, and of a
-    corpus with more than `most_characters` a part is built. Raises UsageError if `llm` names no model (`offline`), a
-    task has no rule, or a method asks a service.
+    the passages it finds have about the same length as the real ones. The sample of a `scope` is of questions: the LLM
+    takes as many rounds for them as it does, and asking them again costs nothing. Without one, the rounds are those of
+    the rules. Raises UsageError if `llm` names no model (`offline`), a task has no rule, or a method asks a service.
     """
     name = require_model(llm)
     pricing = Pricing.of(llm, setting)
@@ -211,17 +220,20 @@ def estimate_questions(
             raise UsageError(f"{label} asks a service, and an estimate asks none. Leave it out of --methods.")
     if not asking:
         return []
-    chunking = corpus.chunking if chunking == "corpus" else chunking
-    documents, share = _draw_documents(corpus.documents, most_characters, seed)
-    drawn = _draw(queries, most_questions, seed)
+    documents, share = _draw_documents(corpus.documents, scope)
+    drawn = _draw(queries, scope.most_questions, scope.seed)
     factor = len(queries) / max(1, len(drawn))
-    chosen = _draw(queries, sample, seed) if sample else []
+    chosen = _draw(queries, scope.sample, scope.seed) if scope.sample else []
     model = _ask_at_once(llm).open(setting) if chosen else None
     estimates: list[Estimate] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         Index.open(
-            Path(folder), llm=Counting.beside(name, paid), language=language, chunking=chunking, create=True
+            Path(folder),
+            llm=Counting.beside(name, scope.paid),
+            language=scope.language,
+            chunking=scope.chunking_of(corpus),
+            create=True,
         ) as index,
     ):
         index.add(documents)
@@ -371,8 +383,8 @@ def _asks_of_passages(part: Part[Any]) -> bool:
     )
 
 
-def _needs(wanted: Scheme | Part[Any], task: str) -> bool:
-    return any(task == own.name for part in topological_order(parts_of(wanted)) for own in part.tasks())
+def _needs(method: Scheme | Part[Any], task: str) -> bool:
+    return any(task == own.name for part in topological_order(parts_of(method)) for own in part.tasks())
 
 
 def _draw(queries: Sequence[Query], most: int | None, seed: int) -> list[Query]:
@@ -382,15 +394,13 @@ def _draw(queries: Sequence[Query], most: int | None, seed: int) -> list[Query]:
     return [queries[place] for place in places]
 
 
-def _draw_documents(
-    documents: Sequence[Document], most_characters: int | None, seed: int
-) -> tuple[Sequence[Document], float]:
-    """Return the documents, or a sample of so many characters, and by what its counts are multiplied."""
-    size = sum(len(document.text) for document in documents)
+def _draw_documents(documents: Sequence[Document], scope: EstimateScope) -> tuple[Sequence[Document], float]:
+    """Return the documents, or a part of them of so many characters, and by what its counts are multiplied."""
+    size, most_characters = sum(len(document.text) for document in documents), scope.most_characters
     if most_characters is None or size <= most_characters:
         return documents, 1.0
     drawn, drawn_size = list[Document](), 0
-    for document in Random(seed).sample(list(documents), len(documents)):  # noqa: S311  # no secret
+    for document in Random(scope.seed).sample(list(documents), len(documents)):  # noqa: S311  # no secret
         if drawn and drawn_size + len(document.text) > most_characters:
             continue
         drawn.append(document)
@@ -633,34 +643,32 @@ def estimate_encoding(
     prices: Prices,
     *,
     queries: Sequence[Query] = (),
-    language: str | None = None,
-    chunking: ChunkingChoice = "corpus",
-    built: Iterable[Part[Any]] = (),
     llm: LLMPlugin | None = None,
     find_stored: FindStored | None = None,
-    most_characters: int | None = None,
-    seed: int = 0,
+    scope: EstimateScope = _WHOLE,
 ) -> list[Estimate]:
     """Estimate what encoding costs: one Estimate for the texts of the index, and one of `queries` for all methods.
 
     A text counts as a call. Returns [] for an encoder that costs nothing. The parts that encode are built in a
     temporary folder with made-up vectors; texts that a language model would write are those of `llm`, by default of the
-    rules. The parts `built` cost nothing, nor do texts that `find_stored` returns. A comparison encodes a question
-    once; what a method searches for later is not counted.
+    rules. Texts that `find_stored` returns cost nothing. A comparison encodes a question once; what a method searches
+    for later is not counted.
     """
-    name, done = _find_paid_name(encoder), list(built)
+    name = _find_paid_name(encoder)
     encoding = {label: scheme for label, scheme in schemes.items() if any(map(uses_encoder, parts_of(scheme)))}
-    parts = [part for part in topological_order(_list_parts(encoding)) if uses_encoder(part) and part not in done]
+    parts = [
+        part for part in topological_order(_list_parts(encoding)) if uses_encoder(part) and part not in scope.built
+    ]
     if name is None:
         return []
     estimates = list[Estimate]()
     if parts and corpus.documents:
-        chunking = corpus.chunking if chunking == "corpus" else chunking
         counting = CountingEncoder.beside(name, getattr(encoder, "document_prefix", None) or "", find_stored)
-        documents, share = _draw_documents(corpus.documents, most_characters, seed)
-        texts, read = _count_encoding(documents, chunking, parts, counting, llm, language)
-        written = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
-        spread = _ASSUMED if written else _DRAWN if share > 1 else _EXACT
+        documents, share = _draw_documents(corpus.documents, scope)
+        chunking = scope.chunking_of(corpus)
+        texts, read = _count_encoding(documents, chunking, parts, counting, llm, scope.language)
+        by_model = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
+        spread = _ASSUMED if by_model else _DRAWN if share > 1 else _EXACT
         priced = _price_encoding("encoding, index", round(share * texts), round(share * read), encoder, prices, spread)
         estimates.append(replace(priced, methods=tuple(encoding)))
     return estimates + (estimate_question_vectors(encoding, encoder, prices, queries) if queries else [])

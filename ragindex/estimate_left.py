@@ -1,7 +1,7 @@
 """What building methods would still cost in an index: what it has built, or has paid for, costs nothing again."""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ from ragindex.corpus import Corpus
 from ragindex.counting import Counting, FindStored
 from ragindex.encoders.vector_cache import find_stored_texts
 from ragindex.errors import UsageError
-from ragindex.estimate import ChunkingChoice, Estimate, estimate, estimate_encoding, require_model
+from ragindex.estimate import ChunkingChoice, Estimate, EstimateScope, estimate, estimate_encoding, require_model
 from ragindex.index.index import Index
 from ragindex.index.manifest import current_values, read_manifest
 from ragindex.index.models import CALLS, vector_cache_path
@@ -30,6 +30,30 @@ from ragindex.types import Document
 
 MOST_CHARACTERS = 300_000
 """Of larger corpora a sample of so many characters is counted before a command starts: that takes seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPlan:
+    """What a build will do in an index: the plugins that it names, and what it changes.
+
+    With `adds` a corpus is added to the index's own documents, and `leaves` returns the ids of those that are removed.
+    With `updates` everything that is built is brought up to date too. With `refit`, the parts that use the encoder are
+    built anew. The parts of the names `imported` come from a file. Without `keep_calls` paid answers count again.
+    """
+
+    llm: PluginSpec | None = None
+    encoder: PluginSpec | None = None
+    language: str | None = None
+    seed: int | None = None
+    keep_calls: bool = True
+    adds: bool = False
+    updates: bool = False
+    refit: bool = False
+    imported: tuple[str, ...] = ()
+    leaves: Callable[[Index], Set[str]] = lambda index: frozenset()
+
+
+_AS_IT_IS = BuildPlan()
 
 
 def find_payees(
@@ -55,59 +79,50 @@ def open_paid(folder: Path, llm: LLMPlugin, setting: LLMSettings) -> LLM | None:
 def estimate_left(
     folder: Path,
     corpus: Corpus | None,
-    wanted: Mapping[str, Scheme | Part[Any]] | None,
+    methods: Mapping[str, Scheme | Part[Any]] | None,
     setting: LLMSettings,
+    plan: BuildPlan = _AS_IT_IS,
     *,
-    llm: PluginSpec | None = None,
-    encoder: PluginSpec | None = None,
-    language: str | None = None,
-    seed: int | None = None,
-    keep_calls: bool = True,
-    adds: bool = False,
-    updates: bool = False,
-    refit: bool = False,
-    imported: Collection[str] = (),
-    leaves: Callable[[Index], Set[str]] = lambda index: frozenset(),
     sample: int = 0,
     most_characters: int | None = MOST_CHARACTERS,
 ) -> list[Estimate]:
     """Estimate what building methods or parts, by label, over `corpus` still costs in the index `folder`.
 
-    The index need not exist. Without a corpus its own documents count, and with `adds` they do too; without `wanted`
-    everything that it has built, and with `updates` that too. With `refit`, the parts that use the encoder are built
-    anew. The parts of the names `imported` come from a file, and `leaves` returns the ids of documents that are
-    removed. Nothing is asked or written, but for a `sample`. Raises as `estimate` does.
+    The index need not exist. Without a corpus its own documents count, and without `methods` everything that it has
+    built. Nothing is asked or written, but for a `sample`. Raises as `estimate` does.
     """
-    model, encodes = find_payees(folder, llm, encoder)
+    model, encodes = find_payees(folder, plan.llm, plan.encoder)
     if model is None and encodes is None:
         return []
     recording = nullcontext() if sample else ledger.unrecorded()  # a sample is paid for
     with recording, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the work itself warns
-        state = _read_state(folder, corpus, llm, encoder, seed, leaves, adds=adds)
-        if wanted is None or updates:
-            begun = state.begun if wanted else state.outdated
-            wanted = {**{registry.label(part): part for part in begun}, **(wanted or {})}
-        parts = topological_order(part for each in wanted.values() for part in parts_of(each))
-        built = [part for part in state.built if not (refit and uses_encoder(part))]
-        free = (*built, *(part for part in parts if registry.name_of(part) in {*state.imported, *imported}))
-        options: dict[str, Any] = {
-            "language": language or state.language,
-            "seed": seed or 0,
-            "chunking": state.chunking,
-            "built": free,
-            "most_characters": most_characters,
-        }
+        state = _read_state(folder, corpus, plan)
+        if methods is None or plan.updates:
+            also = state.finished if methods else state.outdated
+            methods = {**{registry.label(part): part for part in also}, **(methods or {})}
+        parts = topological_order(part for each in methods.values() for part in parts_of(each))
+        built = [part for part in state.built if not (plan.refit and uses_encoder(part))]
+        imported = {*state.imported, *plan.imported}
+        scope = EstimateScope(
+            language=plan.language or state.language,
+            seed=plan.seed or 0,
+            chunking=state.chunking,
+            built=(*built, *(part for part in parts if registry.name_of(part) in imported)),
+            most_characters=most_characters,
+        )
         estimates, writes = list[Estimate](), None
         if model is not None:
-            paid = open_paid(folder, model, setting) if keep_calls else None
+            paid = open_paid(folder, model, setting) if plan.keep_calls else None
             writes = Counting.beside(require_model(model), paid)
-            estimates += estimate(state.corpus, wanted, model, setting, paid=paid, sample=sample, **options)
+            estimates += estimate(state.corpus, methods, model, setting, replace(scope, paid=paid, sample=sample))
         if encodes is not None:
-            is_begun = all(part in state.begun for part in parts if uses_encoder(part))
-            texts = replace(state.corpus, documents=state.new_documents) if is_begun else state.corpus
-            options |= {"llm": writes, "find_stored": _find_vectors(folder, encodes, setting)}
-            estimates += estimate_encoding(texts, wanted, encodes, setting.prices, **options)
+            is_finished = all(part in state.finished for part in parts if uses_encoder(part))
+            texts = replace(state.corpus, documents=state.new_documents) if is_finished else state.corpus
+            stored = _find_vectors(folder, encodes, setting)
+            estimates += estimate_encoding(
+                texts, methods, encodes, setting.prices, llm=writes, find_stored=stored, scope=scope
+            )
     return [row for row in estimates if row.calls]
 
 
@@ -125,47 +140,38 @@ def _find_vectors(folder: Path, encoder: Any, setting: LLMSettings) -> FindStore
 class _State:
     """The corpus to build over, and what an index has of it.
 
-    `new_documents` are those that it lacks, `begun` the parts that it has with these settings, `outdated` all that an
-    update builds, and `built` those that nothing is left of.
+    `new_documents` are those that it lacks, `finished` the parts that it has with these settings, `outdated` all that
+    an update builds, and `built` those that nothing is left of.
     """
 
     corpus: Corpus
     new_documents: tuple[Document, ...]
     language: str | None = None
     chunking: ChunkingChoice = "corpus"
-    begun: tuple[Part[Any], ...] = ()
+    finished: tuple[Part[Any], ...] = ()
     outdated: tuple[Part[Any], ...] = ()
     built: tuple[Part[Any], ...] = ()
     imported: frozenset[str] = frozenset()
 
 
-def _read_state(
-    folder: Path,
-    corpus: Corpus | None,
-    llm: PluginSpec | None,
-    encoder: PluginSpec | None,
-    seed: int | None,
-    leaves: Callable[[Index], Set[str]],
-    *,
-    adds: bool,
-) -> _State:
+def _read_state(folder: Path, corpus: Corpus | None, plan: BuildPlan) -> _State:
     if read_manifest(folder) is None:
         corpus = corpus or Corpus(folder.name, "index", (), 0, (), whole=False)
         return _State(corpus, corpus.documents)
-    with Index.open(folder, llm=llm, encoder=encoder, seed=seed, read_only=True) as index:
-        leaving = leaves(index)
+    with Index.open(folder, llm=plan.llm, encoder=plan.encoder, seed=plan.seed, read_only=True) as index:
+        leaving = plan.leaves(index)
         own = tuple(document for document in index.documents if document.id not in leaving)
         known = {_hash_text(document) for document in own}
         corpus = corpus or Corpus(folder.name, "index", own, 0, (), whole=False)
         new = tuple(document for document in corpus.documents if _hash_text(document) not in known)
-        if adds:
+        if plan.adds:
             replaced = {document.id for document in new}
             corpus = replace(corpus, documents=(*new, *(stored for stored in own if stored.id not in replaced)))
-        begun = tuple(finished_parts(index))
+        finished = tuple(finished_parts(index))
         moved = new or leaving or index.corpus_moved()
-        built = () if moved else tuple(part for part in begun if not index.record(part).failed)
+        built = () if moved else tuple(part for part in finished if not index.record(part).failed)
         outdated, imported = tuple(parts_to_update(index)), frozenset(index.manifest.imports)
-        return _State(corpus, new, index.language, index.chunking, begun, outdated, built, imported)
+        return _State(corpus, new, index.language, index.chunking, finished, outdated, built, imported)
 
 
 def _hash_text(document: Document) -> str:

@@ -4,7 +4,8 @@
 A document whose value is a list passes a condition if one of the elements does, and its negation if none does.
 
 A record may be made from several documents, as summaries are. It passes a filter on the fields of documents
-(`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass, with all their elements (docs/how-to/filters.md).
+(`meta.KEY`, `doc_ids`, `passage_ids`) only if all its documents pass, with all their elements
+(docs/reference/filter-syntax.md).
 
 `passes` is what filters mean. Each engine has a compiler of filters, beside its store, that agrees with it.
 """
@@ -210,8 +211,8 @@ _FIELDS = ("doc_ids", "passage_ids")
 
 def combine_filters(first: Filter | None, second: Filter | None) -> Filter | None:
     """Return the conjunction of two filters, either of which may be None."""
-    given = tuple(f for f in (first, second) if f is not None)
-    return All(given) if len(given) == 2 else given[0] if given else None
+    conditions = tuple(f for f in (first, second) if f is not None)
+    return All(conditions) if len(conditions) == 2 else conditions[0] if conditions else None
 
 
 def list_conditions(where: Filter | None) -> Iterator[Ids | Terms | Overlaps | Range]:

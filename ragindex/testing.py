@@ -149,9 +149,9 @@ def assert_same(first: Sequence[Retrieval], second: Sequence[Retrieval], because
     for left, other in zip(first, second, strict=True):
         ids, expected = [hit.id for hit in left.hits], [hit.id for hit in other.hits]
         assert ids == expected, f"{because}: got {ids}, expected {expected}"
-        for hit, twin in zip(left.hits, other.hits, strict=True):
-            near = abs(hit.score - twin.score) <= TOLERANCE
-            assert near, f"{because}: {hit.id} scores {hit.score}, expected {twin.score}"
+        for hit, other_hit in zip(left.hits, other.hits, strict=True):
+            near = abs(hit.score - other_hit.score) <= TOLERANCE
+            assert near, f"{because}: {hit.id} scores {hit.score}, expected {other_hit.score}"
 
 
 # ---------------------------------------------------------------- naming the plugin at fault
@@ -373,7 +373,7 @@ def check_filter(bench: _Bench) -> None:
 
 @_check
 def check_forbidden(bench: _Bench) -> None:
-    """Check that nothing of a document that the filter keeps out is told: in hits, steps, notes, or to an LLM.
+    """Check that nothing of a document that the filter keeps out is shown: in hits, steps, notes, or to an LLM.
 
     The document joins the others (`retrieval.forbidden_documents`). All ways of keeping it out must give the same
     hits.
@@ -383,7 +383,7 @@ def check_forbidden(bench: _Bench) -> None:
     corpus = forbidden_documents.make_corpus(DOCUMENTS[:12])
     index.add(corpus)
     index.build(bench.scheme)
-    retriever, given = bench.name_questions(index), llm.open().given
+    retriever, llm_inputs = bench.name_questions(index), llm.open().given
     queries = [Query(f"q{n}", text) for n, text in enumerate(forbidden_documents.TRAPS)]
     (unfiltered,) = retriever.retrieve(queries[-1:], 30)
     doc_ids = {doc_id for hit in unfiltered.hits for doc_id in hit.doc_ids}
@@ -392,11 +392,11 @@ def check_forbidden(bench: _Bench) -> None:
     for name, where in forbidden_documents.make_filters(corpus).items():
         answers[name] = []
         for query, k in product(queries, (3, 30)):
-            given.clear()
+            llm_inputs.clear()
             (retrieval,) = retriever.retrieve([replace(query, filter=where)], k)
             answers[name].append(retrieval)
-            leaks = forbidden_documents.list_leaks(query, retrieval, given)
-            assert not leaks, f"the filter by {name} keeps a document out, of which are told: {leaks} ({query.text!r})"
+            leaks = forbidden_documents.list_leaks(query, retrieval, llm_inputs)
+            assert not leaks, f"the filter by {name} keeps a document out, but it shows in: {leaks} ({query.text!r})"
         assert_same(answers[name], answers["metadata"], f"filtered by {name} instead of by metadata")
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
+from memory_folder import folder_in_memory
 
 import examples
 from ragindex._util import progress
@@ -29,6 +30,8 @@ from ragindex.corpus.readers.process import ReadingLimits, parse_file
 from ragindex.corpus.reading_processes import ReadingProcesses, load_answer
 from ragindex.plugins import registry
 
+gc.disable()  # until all tests are collected: imports leave little garbage, and looking for it takes time
+tempfile.tempdir = os.environ.setdefault("TMPDIR", str(folder_in_memory(4 << 30)))  # of `tmp_path` and of processes
 os.environ.setdefault("RAGINDEX_CACHE", str(Path(sys.prefix) / "ragindex-cache"))  # exported models, of all processes
 _state = tempfile.TemporaryDirectory(prefix="ragindex-state-")
 os.environ["RAGINDEX_STATE"] = _state.name  # no test writes into the log of the user, nor is stopped by a limit
@@ -66,6 +69,7 @@ def pytest_collection_finish() -> None:
     """Take what is imported out of garbage collection: tests that collect garbage then look at their own alone."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 50)  # a test leaves little garbage, and looking for it takes time
 
 

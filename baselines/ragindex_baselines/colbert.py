@@ -112,7 +112,7 @@ class LateInteraction:
         for number, ids in enumerate(shortlists):
             if ids is not None:
                 ranked[number] = _rank_best(ids, self.index.scores(ids, [tokens[number]])[:, 0], k)
-        results = self._found([ranked[number] for number in range(len(queries))])
+        results = self._read_results([ranked[number] for number in range(len(queries))])
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         return [
             Retrieval(read_hits(result, self.source), (Step(1, "token vectors", query.text, tuple(result.ids), ms=ms),))
@@ -130,11 +130,11 @@ class LateInteraction:
         record_ranking("average token vectors", ranked, count, query.text)
         return ranked[:count]
 
-    def _found(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
+    def _read_results(self, ranked: Sequence[Ranking]) -> list[SearchResult]:
         """Read the records of all rankings in one call of the store."""
-        wanted = [FilterQuery(Ids(tuple(ids)), max(1, len(ids)), HIT_FIELDS) for ids, _ in ranked]
+        queries = [FilterQuery(Ids(tuple(ids)), max(1, len(ids)), HIT_FIELDS) for ids, _ in ranked]
         results = []
-        for (ids, scores), result in zip(ranked, self.collection.search(wanted), strict=True):
+        for (ids, scores), result in zip(ranked, self.collection.search(queries), strict=True):
             place = {id: row for row, id in enumerate(result.ids)}
             results.append(
                 SearchResult(ids, scores, result.records.take(pa.array([place[id] for id in ids], pa.int64())))

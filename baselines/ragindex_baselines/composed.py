@@ -86,9 +86,9 @@ class ComposedRetriever:
         by_words = [TextQuery(query.text, depth, (), query.filter) for query in queries]
         candidates = self.text.search(by_words)
         between = time.perf_counter()
-        wanted = k if self.settings.composed_score == "cosine" else depth
+        limit = k if self.settings.composed_score == "cosine" else depth
         by_meaning = [
-            VectorQuery(vector, wanted, HIT_FIELDS, Ids(tuple(matched.ids)))
+            VectorQuery(vector, limit, HIT_FIELDS, Ids(tuple(matched.ids)))
             for vector, matched in zip(encoded, candidates, strict=True)
         ]
         results = self.vectors.search(by_meaning)

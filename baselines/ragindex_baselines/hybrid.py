@@ -134,10 +134,10 @@ class HybridRetriever:
         return answers
 
     def _read(
-        self, bases: Sequence[SearchingRetriever], results: Sequence[Sequence[SearchResult]], wanted: Set[str]
+        self, bases: Sequence[SearchingRetriever], results: Sequence[Sequence[SearchResult]], hit_ids: Set[str]
     ) -> dict[str, Hit]:
-        """Read the hits of the `wanted` ids, each from the collection of the first base that found it."""
-        place = {id: n for each in results for n in reversed(range(len(bases))) for id in each[n].ids if id in wanted}
+        """Read the hits of the given ids, each from the collection of the first base that found it."""
+        place = {id: n for each in results for n in reversed(range(len(bases))) for id in each[n].ids if id in hit_ids}
         searches = []
         for n, base in enumerate(bases):
             ids = tuple(sorted(id for id, first in place.items() if first == n))

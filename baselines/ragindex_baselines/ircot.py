@@ -162,9 +162,9 @@ class IRCoTRetriever:
         Raises what the LLM and the base raise: a question whose thought fails has no result.
         """
         check_queries(queries, k)
-        return [self._one(query, k) for query in queries]
+        return [self._retrieve_one(query, k) for query in queries]
 
-    def _one(self, query: Query, k: int) -> Retrieval:
+    def _retrieve_one(self, query: Query, k: int) -> Retrieval:
         settings, tools = self.settings, self.tools
         chain, question, last = _Chain(question=query.text), query.text, settings.iterations
         for iteration in range(1, last + 1):
@@ -185,8 +185,8 @@ class IRCoTRetriever:
     def _think(self, chain: _Chain, hits: Sequence[Hit], iteration: int) -> str:
         """Ask for the next thought, and trace it. Raises what `LLM.run` raises."""
         with chain.trace.step(iteration, "thought", chain.question) as step:
-            seen = self.tools.show(hits[: self.settings.shown])
-            inputs = {"question": chain.question, "passages": seen.passages, "thoughts": chain.thoughts}
+            passages = self.tools.show(hits[: self.settings.shown])
+            inputs = {"question": chain.question, "passages": passages.passages, "thoughts": chain.thoughts}
             thought = self.tools.llm.run(THOUGHT, {**inputs, "language": self.tools.language}).thought
-            step["ids"], step["note"] = seen.hit_ids, thought
+            step["ids"], step["note"] = passages.hit_ids, thought
         return thought

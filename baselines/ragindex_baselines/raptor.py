@@ -91,9 +91,9 @@ class Traversal:
         """Answer the questions one after the other."""
         check_queries(queries, k)
         with share_question_vectors():
-            return self.nodes.explained(queries, [self._one(query, k) for query in queries])
+            return self.nodes.explained(queries, [self._retrieve_one(query, k) for query in queries])
 
-    def _one(self, query: Query, k: int) -> Retrieval:
+    def _retrieve_one(self, query: Query, k: int) -> Retrieval:
         """Walk down the tree for one question."""
         where = query.filter or _EVERYTHING
         met: dict[str, Hit] = {}

@@ -136,9 +136,9 @@ class SelfAskRetriever:
         """
         check_queries(queries, k)
         first = self.tools.base.retrieve(queries, self.settings.candidates)
-        return [self._one(query, retrieval, k) for query, retrieval in zip(queries, first, strict=True)]
+        return [self._retrieve_one(query, retrieval, k) for query, retrieval in zip(queries, first, strict=True)]
 
-    def _one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
+    def _retrieve_one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         settings, rounds = self.settings, Rounds()
         rounds.add(retrieval, 1)
         follow_ups = self._ask(query.text, retrieval.hits, rounds.trace)
@@ -159,17 +159,19 @@ class SelfAskRetriever:
     def _ask(self, question: str, hits: Sequence[Hit], trace: Trace) -> list[FollowUp]:
         most, language = self.settings.most_follow_ups, self.tools.language
         with trace.step(1, "follow-ups", question) as step:
-            seen = self.tools.show(hits)
-            inputs = {"question": question, "passages": seen.passages, "most": most, "language": language}
+            passages = self.tools.show(hits)
+            inputs = {"question": question, "passages": passages.passages, "most": most, "language": language}
             follow_ups = drop_repeats(self.tools.llm.run(FOLLOW_UPS, inputs).follow_ups, most)
-            step["ids"] = seen.hit_ids
+            step["ids"] = passages.hit_ids
             step["note"] = "\n".join(follow_up.text for follow_up in follow_ups) or "There is no follow-up question."
         return follow_ups
 
     def _answer(self, question: str, hits: Sequence[Hit], notes: Sequence[str], rounds: Rounds) -> str:
         with rounds.trace.step(len(rounds.rankings), "answer", question) as step:
-            seen = self.tools.show(hits[: self.settings.candidates], notes)
-            inputs = answer_question.answer_inputs(question, seen, self.tools.language)
-            answer = answer_question.resolve_citations(self.tools.llm.run(answer_question.ANSWER, inputs), seen).answer
-            step["ids"], step["note"] = seen.hit_ids, answer
+            passages = self.tools.show(hits[: self.settings.candidates], notes)
+            inputs = answer_question.answer_inputs(question, passages, self.tools.language)
+            answer = answer_question.resolve_citations(
+                self.tools.llm.run(answer_question.ANSWER, inputs), passages
+            ).answer
+            step["ids"], step["note"] = passages.hit_ids, answer
         return answer

@@ -12,7 +12,7 @@ from ragindex.index.index import Index
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
-from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import evaluate
@@ -52,7 +52,7 @@ def compare(
     values = {name: value for name, value in given.items() if value is not None}
     settings = make_settings(values, "compare: ", without=_COMMAND_ONLY)
     comparison = evaluate(make_plan(settings), settings, _resolve_dataset(data, settings), index=opened)
-    return Result(comparison, opened or settings.index or default_index(comparison.dataset.name))
+    return Result(comparison, opened or settings.index_folder(comparison.dataset.name))
 
 
 def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: CompareSettings) -> Dataset | None:

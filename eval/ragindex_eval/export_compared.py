@@ -33,9 +33,9 @@ class ComparedMethod:
     @property
     def opened_with(self) -> Mapping[str, Any]:
         """How the index was opened: encoder, LLM, store and seed. The LLM is left out if nothing asked it."""
-        one = self.comparison
-        llm = {} if one.llm == "none" else {"llm": one.llm}
-        return {"encoder": one.encoder, "store": one.store, "seed": one.seed, **llm}
+        comparison = self.comparison
+        llm = {} if comparison.llm == "none" else {"llm": comparison.llm}
+        return {"encoder": comparison.encoder, "store": comparison.store, "seed": comparison.seed, **llm}
 
     def evidence_for(self, index: Index, scheme: Scheme) -> MethodEvidence:
         """Return the figures as evidence for what the open index answers now.
@@ -52,11 +52,11 @@ class ComparedMethod:
 
     def _fingerprint(self, index: Index, scheme: Scheme) -> str:
         """Return the fingerprint that the answers of the comparison's questions would have now."""
-        one = self.comparison
-        answers = answers_fingerprint(index, scheme, one.queries, one.gold)
-        if one.reader is None:
+        comparison = self.comparison
+        answers = answers_fingerprint(index, scheme, comparison.queries, comparison.gold)
+        if comparison.reader is None:
             return answers
-        reader = make_reader(index, one.reader.tokens, one.reader.prompt, one.gold)
+        reader = make_reader(index, comparison.reader.tokens, comparison.reader.prompt, comparison.gold)
         return canonical.digest([answers, reader.id])
 
 

@@ -54,7 +54,7 @@ class Figures(Mapping[str, float | None]):
     @property
     def groups(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
         """The metrics of each group of questions, as in `groups["kind", "single"]["R@5"]`."""
-        return {(one.by, one.value): one.metrics for one in self.result.breakdown}
+        return {(group.by, group.value): group.metrics for group in self.result.breakdown}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -151,18 +151,18 @@ class Result:
 
 
 def _figures(method: MethodResult) -> dict[str, float | None]:
-    asked = method.query_usage
+    usage = method.query_usage
     return {
         **method.metrics,
-        **{name: one.tokens for name, one in method.tokens_to_recall.items()},
+        **{name: count.tokens for name, count in method.tokens_to_recall.items()},
         "latency_ms_p50": method.latency.total.p50,
         "latency_ms_p95": method.latency.total.p95,
         "index_seconds": method.index_seconds,
         "index_bytes": method.index_bytes,
         "index_money": method.index_usage.money,
-        "query_input_tokens": asked.input_tokens if method.built else None,
-        "query_output_tokens": asked.output_tokens if method.built else None,
-        "query_money": asked.money,
+        "query_input_tokens": usage.input_tokens if method.built else None,
+        "query_output_tokens": usage.output_tokens if method.built else None,
+        "query_money": usage.money,
         "query_calls": method.calls,
         "unanswered": len(method.failures),
     }

@@ -34,15 +34,15 @@ def repair_hint(index: Path | str) -> str:
 
 def cache_root() -> Path:
     """Return the folder of what can be made again: RAGINDEX_CACHE, else `ragindex` in XDG_CACHE_HOME or ~/.cache."""
-    given, xdg = os.environ.get("RAGINDEX_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    root = Path(given) if given else (Path(xdg) if xdg else Path.home() / ".cache") / "ragindex"
+    folder, xdg = os.environ.get("RAGINDEX_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    root = Path(folder) if folder else (Path(xdg) if xdg else Path.home() / ".cache") / "ragindex"
     return root.expanduser()
 
 
 def state_root() -> Path:
     """Return the folder of what runs remember: RAGINDEX_STATE, else `ragindex` in XDG_STATE_HOME or ~/.local/state."""
-    given, xdg = os.environ.get("RAGINDEX_STATE"), os.environ.get("XDG_STATE_HOME")
-    root = Path(given) if given else (Path(xdg) if xdg else Path.home() / ".local" / "state") / "ragindex"
+    folder, xdg = os.environ.get("RAGINDEX_STATE"), os.environ.get("XDG_STATE_HOME")
+    root = Path(folder) if folder else (Path(xdg) if xdg else Path.home() / ".local" / "state") / "ragindex"
     return root.expanduser()
 
 
@@ -112,13 +112,13 @@ def write_hashes(folder: Path) -> str:
 def find_folder_damage(folder: Path) -> str | None:
     """Describe the first damaged file of a folder with HASHES_FILE; return None if all are as they were written."""
     try:
-        wanted = load_hashed_json((folder / HASHES_FILE).read_bytes())
+        hashes = load_hashed_json((folder / HASHES_FILE).read_bytes())
     except OSError as error:
         return f"{folder / HASHES_FILE} cannot be read ({error.strerror or error})"
-    if wanted is None:
+    if hashes is None:
         return f"{folder / HASHES_FILE} has changed since it was written"
     return next(
-        (file_damage for name, hashed in wanted.items() if (file_damage := find_file_damage(folder / name, hashed))),
+        (file_damage for name, hashed in hashes.items() if (file_damage := find_file_damage(folder / name, hashed))),
         None,
     )
 
@@ -178,10 +178,10 @@ def expand_home(path: Path | str) -> Path:
 
     A folder that is called `~` is written as `./~`, and returned from the root, so that a second call changes nothing.
     """
-    written, named = str(path), Path(path)
-    if written == "~" or written.startswith("~/"):
-        return named.expanduser()
-    return named.absolute() if str(named) == "~" or str(named).startswith("~/") else named
+    text, expanded = str(path), Path(path)
+    if text == "~" or text.startswith("~/"):
+        return expanded.expanduser()
+    return expanded.absolute() if str(expanded) == "~" or str(expanded).startswith("~/") else expanded
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -68,17 +68,17 @@ def read_secret(names: Sequence[str], index: Path | None = None) -> str | None:
 
 
 def _read_secret_file(name: str, index: Path | None) -> str | None:
-    written = read_variable([name])
-    if written is None:
+    file_name = read_variable([name])
+    if file_name is None:
         return None
-    path = Path(written).expanduser()
+    path = Path(file_name).expanduser()
     if index is not None and path.resolve().is_relative_to(index.resolve()):
-        raise UsageError(f"{name} must name a file outside the index {index}. Got {written}.")
+        raise UsageError(f"{name} must name a file outside the index {index}. Got {file_name}.")
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"{name} names {written}, which cannot be read: {reason}.") from None
+        raise UsageError(f"{name} names {file_name}, which cannot be read: {reason}.") from None
 
 
 def digest_account(address: str, names: Sequence[str]) -> str:

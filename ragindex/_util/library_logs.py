@@ -28,11 +28,11 @@ def show_own_logs(show: Callable[[str], None]) -> Iterator[None]:
     called as before.
     """
     none, own = logging.NullHandler(), _Show(show)
-    placed = [(logging.getLogger(), none), *((logging.getLogger(name), own) for name in OURS)]
-    for logger, handler in placed:
+    handlers = [(logging.getLogger(), none), *((logging.getLogger(name), own) for name in OURS)]
+    for logger, handler in handlers:
         logger.addHandler(handler)
     try:
         yield
     finally:
-        for logger, handler in placed:
+        for logger, handler in handlers:
             logger.removeHandler(handler)

@@ -58,6 +58,14 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else f"Available: {', '.join(names) or 'none'}."
 
 
+def require_known_options(function: str, options: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError, with names that are near, for a keyword that a function with typed options does not have."""
+    names = list(known)
+    for name in options:
+        if name not in names:
+            raise TypeError(f"{function} has no option {name!r}. {suggest_names(name, names)}")
+
+
 def describe_near(names: Sequence[str]) -> str:
     """Return `near it is 'hill.md'` for an error message, or `near it are …` for several names; "" for none."""
     return f"near it {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names))}" if names else ""
@@ -76,8 +84,8 @@ def find_near_paths(path: Path) -> list[str]:
 def _compare(name: str, other: str) -> float:
     """Return the similarity; 0 if it is less than _NEAR, which upper bounds of it show at once for most names."""
     a, b = name.casefold(), other.casefold()
-    begun = _NEAR if len(a) > 1 and b.startswith(a) else 0.0
+    bonus = _NEAR if len(a) > 1 and b.startswith(a) else 0.0
     matcher = SequenceMatcher(None, a, b)
     if matcher.real_quick_ratio() < _NEAR or matcher.quick_ratio() < _NEAR:
-        return begun
-    return max(matcher.ratio(), begun)
+        return bonus
+    return max(matcher.ratio(), bonus)

@@ -58,11 +58,11 @@ def use_workers(count: int | None) -> Iterator[None]:
 
 def available_workers() -> int:
     """Return the number of processes to use: that of `use_workers`, RAGINDEX_WORKERS, or the available cores."""
-    given = _given.get()
-    if given is not None:
-        return given
-    written = os.environ.get(WORKERS, "")
-    return _check_count(written, WORKERS) if written else available_cores()
+    chosen = _given.get()
+    if chosen is not None:
+        return chosen
+    variable = os.environ.get(WORKERS, "")
+    return _check_count(variable, WORKERS) if variable else available_cores()
 
 
 def _check_count(count: int | str, name: str) -> int:

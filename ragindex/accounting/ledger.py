@@ -66,7 +66,7 @@ class CallRecord:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Timeline:
     """Total seconds of sequential calls: as first recorded (`first`) and as measured in this run (`now`)."""
 
     first: float = 0.0
@@ -110,7 +110,7 @@ class Tally:
         self._sums: dict[tuple[str, str], tuple[int, float]] = {}
         self._asked: dict[str, tuple[int, int]] = {}
         self._estimate = RunningEstimate()
-        self._lock, self._lane = RLock(), _Lane()  # a handler of signals may read while this thread adds
+        self._lock, self._timeline = RLock(), _Timeline()  # a handler of signals may read while this thread adds
 
     @property
     def entries(self) -> tuple[CallRecord, ...]:
@@ -201,7 +201,7 @@ class Tally:
     @property
     def correction(self) -> float:
         """Seconds to add to a measured time, so that replayed calls count with the seconds of the original request."""
-        return self._lane.first - self._lane.now
+        return self._timeline.first - self._timeline.now
 
     def _add(self, entry: CallRecord) -> None:
         if not entry.rule:
@@ -215,15 +215,6 @@ class Tally:
             return
         with self._lock:
             self._entries.append(entry)
-
-    def _add_lost(self, entry: CallRecord) -> None:
-        with self._lock:
-            self._lost.append(entry)
-
-    def _note_asked(self, method: str, done: int, questions: int) -> None:
-        with self._lock:
-            before = self._asked.get(method, (0, 0))[0]
-            self._asked[method] = (before + done, questions)
 
     def _count(self, task: str, stage: str, count: int) -> None:
         with self._lock:
@@ -241,7 +232,7 @@ _phase: ContextVar[Phase] = ContextVar("ragindex_phase", default="")
 _method: ContextVar[str] = ContextVar("ragindex_method", default="")
 _item: ContextVar[int | None] = ContextVar("ragindex_item", default=None)
 _tallies: ContextVar[tuple[Tally, ...]] = ContextVar("ragindex_tallies", default=())
-_lanes: ContextVar[tuple[_Lane, ...]] = ContextVar("ragindex_lanes", default=())
+_timelines: ContextVar[tuple[_Timeline, ...]] = ContextVar("ragindex_lanes", default=())
 
 
 @contextmanager
@@ -262,22 +253,22 @@ def record_calls(*, paid_only: bool = False) -> Iterator[Tally]:
     `paid_only` leaves out answers of rules and caches, which may be millions.
     """
     tally = Tally(paid_only=paid_only)
-    tokens = _tallies.set((*_tallies.get(), tally)), _lanes.set((*_lanes.get(), tally._lane))
+    tokens = _tallies.set((*_tallies.get(), tally)), _timelines.set((*_timelines.get(), tally._timeline))
     try:
         yield tally
     finally:
-        _lanes.reset(tokens[1])
+        _timelines.reset(tokens[1])
         _tallies.reset(tokens[0])
 
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """Record no calls and no time inside: the caller records them later, where they belong."""
-    tokens = _tallies.set(()), _lanes.set(())
+    tokens = _tallies.set(()), _timelines.set(())
     try:
         yield
     finally:
-        _lanes.reset(tokens[1])
+        _timelines.reset(tokens[1])
         _tallies.reset(tokens[0])
 
 
@@ -296,7 +287,8 @@ def record_lost(entry: CallRecord) -> None:
     attributed = _attribute(entry)
     _log(entry, possibly_charged=True)
     for tally in _tallies.get():
-        tally._add_lost(attributed)
+        with tally._lock:
+            tally._lost.append(attributed)
 
 
 def _log(entry: CallRecord, *, possibly_charged: bool = False) -> None:
@@ -319,7 +311,9 @@ def _attribute(entry: CallRecord) -> CallRecord:
 def count_asked(method: str, done: int, questions: int) -> None:
     """Note that a method has answered `done` more questions, of so many: estimates of a run follow from it."""
     for tally in _tallies.get():
-        tally._note_asked(method, done, questions)
+        with tally._lock:
+            before = tally._asked.get(method, (0, 0))[0]
+            tally._asked[method] = (before + done, questions)
 
 
 def count_outcome(task: str, stage: str, count: int = 1) -> None:
@@ -330,8 +324,8 @@ def count_outcome(task: str, stage: str, count: int = 1) -> None:
 
 def add_time(first: float, now: float) -> None:
     """Record work that took `first` seconds originally and `now` seconds in this run."""
-    for lane in _lanes.get():
-        lane.take(first, now)
+    for timeline in _timelines.get():
+        timeline.take(first, now)
 
 
 # ---------------------------------------------------------------- concurrent calls
@@ -342,25 +336,25 @@ class ConcurrentTimes:
     """Times of the inputs of one `map`, which run concurrently on `workers` workers."""
 
     workers: int
-    lanes: list[_Lane] = field(default_factory=list)
+    timelines: list[_Timeline] = field(default_factory=list)
 
     @contextmanager
     def item(self, number: int) -> Iterator[None]:
         """Attribute calls inside to input `number`."""
-        lane = _Lane()
-        self.lanes.append(lane)
-        tokens = _item.set(number), _lanes.set((lane,))
+        timeline = _Timeline()
+        self.timelines.append(timeline)
+        tokens = _item.set(number), _timelines.set((timeline,))
         try:
             yield
         finally:
-            _lanes.reset(tokens[1])
+            _timelines.reset(tokens[1])
             _item.reset(tokens[0])
 
     def close(self) -> None:
         """Record the total time: the makespan of the inputs if each goes, in order, to the first free worker."""
         add_time(
-            _compute_makespan([lane.first for lane in self.lanes], self.workers),
-            _compute_makespan([lane.now for lane in self.lanes], self.workers),
+            _compute_makespan([item.first for item in self.timelines], self.workers),
+            _compute_makespan([item.now for item in self.timelines], self.workers),
         )
 
 

@@ -53,8 +53,8 @@ def _project(expected: ExpectedCalls, calls: int, money: float, progress: tuple[
     if not calls or not expected.calls:
         return max(expected.money, money)
     each = (money + _WEIGHT * expected.money / expected.calls) / (calls + _WEIGHT)
-    done, questions = progress or (0, 0)
+    answered, questions = progress or (0, 0)
     in_all = max(expected.calls, calls)
-    if expected.method and done >= _LEAST_QUESTIONS:
-        in_all = max(calls, calls * questions / done)
+    if expected.method and answered >= _LEAST_QUESTIONS:
+        in_all = max(calls, calls * questions / answered)
     return money + max(0.0, in_all - calls) * each

@@ -128,14 +128,14 @@ def log_payment(
 
 
 def _append(payment: Payment) -> None:
-    written = _write_line(payment)
+    line = _write_line(payment)
     path = log_folder() / f"{datetime.fromtimestamp(payment.at, UTC):%Y-%m}.jsonl"
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_old(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(descriptor, written)
+        os.write(descriptor, line)
     finally:
         os.close(descriptor)
 

@@ -21,7 +21,7 @@ from ragindex.cli.options import (
     StoreOption,
     WaitOption,
 )
-from ragindex.estimate_left import estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.index import Index
 from ragindex.index.notes import (
@@ -66,13 +66,13 @@ def add(
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
     setting = LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers)
-    estimating = partial(estimate_left, folder, added, None, setting, encoder=opening.encoder, adds=True)
+    estimating = partial(estimate_left, folder, added, None, setting, BuildPlan(encoder=opening.encoder, adds=True))
     approve(estimating, consent.answer(opening.budget, json))
     with Index.open(
         folder,
         encoder=opening.encoder,
         store=opening.store,
-        chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], kept=True),
+        chunking=sources.choose_chunking(manifest.read_manifest(folder), corpora[0], keep=True),
         llm_settings=setting,
         wait_seconds=opening.wait,
         create=True,

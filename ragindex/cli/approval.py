@@ -45,13 +45,13 @@ _FLAGS = "--yes, or --budget DOLLARS"
 
 def read_limit() -> float:
     """Return above how many dollars a command asks. Raises UsageError."""
-    written = os.environ.get(CONFIRM_VARIABLE, "").strip()
+    variable = os.environ.get(CONFIRM_VARIABLE, "").strip()
     try:
-        limit = float(written) if written else _DEFAULT_LIMIT
+        limit = float(variable) if variable else _DEFAULT_LIMIT
     except ValueError:
         limit = math.nan
     if not limit >= 0:
-        raise UsageError(f"{CONFIRM_VARIABLE} must be an amount in dollars, 0 or more. Got {written!r}.")
+        raise UsageError(f"{CONFIRM_VARIABLE} must be an amount in dollars, 0 or more. Got {variable!r}.")
     return limit
 
 
@@ -129,9 +129,9 @@ def estimate_costs(estimating: Callable[[], Sequence[Estimate]]) -> list[Estimat
 def approve_removals(removals: Removals, allowed: bool, json: str | None) -> None:
     """Ask before so many documents of a source are removed that it may be read in part. Raises UsageError."""
     if removals.suspicious and not allowed:
-        gone = many(len(removals.ids) - removals.renamed, "document")
+        count = many(len(removals.ids) - removals.renamed, "document")
         reason = (
-            f"{gone} of {removals.documents:,} of the source {removals.source} would be removed, because it no longer "
+            f"{count} of {removals.documents:,} of the source {removals.source} would be removed, because it no longer "
             f"has them: {first_names(removals.ids)}."
         )
         ask_consent(reason, "Remove them?", "--allow-removals", json)

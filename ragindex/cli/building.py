@@ -34,12 +34,12 @@ def build_methods(
         result = index.build(*updated, *schemes, retry_failed=retry_failed)
         return result, [] if result.refit is None else [_describe_refit(index, result.refit, updated, before)]
     index.refit()
-    wanted, others = _divide_parts(updated)
-    result = index.build(*wanted, *schemes, retry_failed=retry_failed)
-    left = [registry.label(part) for part in others if uses_encoder(part)]
-    notes = [] if result.refit is None else [_describe_refit(index, result.refit, wanted, before)]
-    if left:
-        notes.append(f"Not built again, as no method is complete with it: {', '.join(left)}.")
+    method_parts, others = _divide_parts(updated)
+    result = index.build(*method_parts, *schemes, retry_failed=retry_failed)
+    waiting = [registry.label(part) for part in others if uses_encoder(part)]
+    notes = [] if result.refit is None else [_describe_refit(index, result.refit, method_parts, before)]
+    if waiting:
+        notes.append(f"Not built again, as no method is complete with it: {', '.join(waiting)}.")
     return result, notes
 
 
@@ -57,13 +57,13 @@ def _divide_parts(parts: Sequence[Part[Any]]) -> tuple[list[Part[Any]], list[Par
     return [part for part in parts if part not in others], others
 
 
-def _describe_refit(index: Index, refit: Refit, wanted: Sequence[Part[Any]], before: str | None) -> str:
+def _describe_refit(index: Index, refit: Refit, parts: Sequence[Part[Any]], before: str | None) -> str:
     """Say what was fitted and built again, and how long it took."""
     fitted = f"{refit.encoder} was fitted again in {refit.seconds:.1f} s"
     if index.encoder_id == before:
         return f"{fitted}, and nothing has changed by it."
     because = "" if refit.reason == ASKED_FOR else f", because {refit.reason}"
-    again = [index.figures(part) for part in wanted if uses_encoder(part)]
+    again = [index.figures(part) for part in parts if uses_encoder(part)]
     times = ", ".join(f"{built.name} {built.seconds:.1f} s" for built in again) or "nothing"
     return f"{fitted}{because}, and built again: {times}."
 

@@ -90,20 +90,20 @@ def require_writable(folder: Path) -> None:
         raise StoreError(f"Cannot write to {folder}: no permission to write in {there}. Choose another path.")
 
 
-def json_destination(written: str | None) -> str | None:
-    """Check that JSON can be written to `written`, a file in an existing folder or `-`. Raises StoreError.
+def json_destination(option: str | None) -> str | None:
+    """Check that JSON can be written to `option`, a file in an existing folder or `-`. Raises StoreError.
 
     A command that fails after it has paid writes the error and what was paid there.
     """
-    if written not in (None, "-"):
-        folder = Path(written).absolute().parent
-        if os.path.isdir(written) or not os.path.isdir(folder):
-            reason = "it is a folder" if os.path.isdir(written) else f"the folder {folder} does not exist"
-            raise StoreError(f"Cannot write JSON to {written}: {reason}.")
+    if option not in (None, "-"):
+        folder = Path(option).absolute().parent
+        if os.path.isdir(option) or not os.path.isdir(folder):
+            reason = "it is a folder" if os.path.isdir(option) else f"the folder {folder} does not exist"
+            raise StoreError(f"Cannot write JSON to {option}: {reason}.")
         require_writable(folder)
     if run := _current.get():
-        run.destination = written
-    return written
+        run.destination = option
+    return option
 
 
 def write_result(value: Any, destination: str | None, show: Callable[[], None]) -> None:
@@ -136,12 +136,12 @@ def _write_json(value: Any, destination: str | None) -> None:
     if destination is None:
         return
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    written = text.encode("utf-8", "backslashreplace")  # a lone surrogate becomes its JSON escape
+    content = text.encode("utf-8", "backslashreplace")  # a lone surrogate becomes its JSON escape
     if destination == "-":
-        typer.echo(written, nl=False)
+        typer.echo(content, nl=False)
         return
     try:
-        Path(destination).write_bytes(written)
+        Path(destination).write_bytes(content)
     except OSError as error:
         raise StoreError(f"Cannot write JSON to {destination}: {error.strerror}.") from error
 
@@ -193,10 +193,10 @@ def _make_console(*, stderr: bool) -> Console:
     return console
 
 
-def parse_filters(written: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+def parse_filters(options: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     """Parse `KEY=VALUE` options into the values of each key, as they are typed. Raises UsageError."""
     values: dict[str, tuple[str, ...]] = {}
-    for text in written:
+    for text in options:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise UsageError(f"--filter must be KEY=VALUE. Got {text!r} instead.")

@@ -54,43 +54,46 @@ def export(
         raise UsageError("export needs the folder of one index: ragindex export --index my-index --method hybrid")
     place = index or folder or Path()
     require_writable(out.absolute().parent)
-    given: dict[str, Any] = asdict(models)
+    load_options: dict[str, Any] = asdict(models)
     compared: Any = None
     if results is not None:  # the framework does not import the evaluation
         (evaluation,) = entry_points(group="ragindex.evaluation", name="evidence")
         compared = evaluation.load()(results, method)
     if compared is not None:
-        given = {**compared.opened_with, **{name: value for name, value in given.items() if value is not None}}
+        load_options = {
+            **compared.opened_with,
+            **{name: value for name, value in load_options.items() if value is not None},
+        }
     elif method is None:
         raise UsageError("Name the method: --method hybrid. Or give the results of a comparison, for its best method.")
     scheme = registry.scheme(compared.method if compared is not None else method or "")
-    with Index.open(place, **given) as workspace:
+    with Index.open(place, **load_options) as workspace:
         try:
             evidence = None if compared is None else compared.evidence_for(workspace, scheme)
-            written = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)
+            result = export_retriever(workspace, scheme, out, pack=pack, evidence=evidence)
         except MissingPartError as error:
             raise make_not_built_error(workspace, scheme) from error
-    if written.replaced:
-        print_note(f"{written.describe_replaced()} To keep both: --out ANOTHER.")
-    values = written.retriever.model_dump(mode="json", exclude_none=True, exclude={"files"})
-    about = {"path": str(written.path), "bytes": written.bytes, "sha256": written.retriever.sha256}
-    write_result({**about, **values}, json, lambda: _print(written))
+    if result.replaced:
+        print_note(f"{result.describe_replaced()} To keep both: --out ANOTHER.")
+    values = result.retriever.model_dump(mode="json", exclude_none=True, exclude={"files"})
+    about = {"path": str(result.path), "bytes": result.bytes, "sha256": result.retriever.sha256}
+    write_result({**about, **values}, json, lambda: _print(result))
 
 
-def _print(written: Export) -> None:
-    retriever = written.retriever
+def _print(result: Export) -> None:
+    retriever = result.retriever
     encoder = "" if retriever.encoder is None else f"encoder {retriever.encoder.label}, "
     what = f"{retriever.method.label}, {encoder}{retriever.index.documents} documents"
     reads = "needs no index" if retriever.packed else f"refers to the index {retriever.index.path}"
-    place = written.path if retriever.packed else written.path / RETRIEVER_FILE
-    lines = [f"{place}: {what}, {written.bytes:,} bytes; {reads}"]
+    place = result.path if retriever.packed else result.path / RETRIEVER_FILE
+    lines = [f"{place}: {what}, {result.bytes:,} bytes; {reads}"]
     if retriever.evidence is not None:
-        shown = ", ".join(f"{name} {100 * value:.1f}" for name, value in list(retriever.evidence.metrics.items())[:3])
-        lines.append(f"  measured        {shown}, {retriever.evidence.judged} questions")
-    path = str(written.path)
+        metrics = ", ".join(f"{name} {100 * value:.1f}" for name, value in list(retriever.evidence.metrics.items())[:3])
+        lines.append(f"  measured        {metrics}, {retriever.evidence.judged} questions")
+    path = str(result.path)
     if not retriever.packed:
         lines.append("  if it changes   load refuses it: export again, or load(…, follow=True); --pack keeps a copy")
-    arguments, flags = written.consent.write_arguments(), written.consent.write_flags()
+    arguments, flags = result.consent.write_arguments(), result.consent.write_flags()
     lines.append(
         f'  load it         import ragindex; retriever = ragindex.load({path!r}{arguments}); retriever.search("…")'
     )

@@ -88,20 +88,14 @@ def make_not_built_error(index: Index, scheme: Scheme) -> MissingPartError:
     method = registry.label(scheme)
     encoder = index.encoder_of(scheme)
     which = f" with the encoder {encoder}" if encoder else ""
-    built = _list_built_methods(index)
-    there = f" Built: {first_names(built)}." if built else ""
-    command = index.command("index", "--methods", method)
-    return MissingPartError(f"The index {index.folder} is not built for {method}{which}.{there} Run: {command}")
-
-
-def _list_built_methods(index: Index) -> list[str]:
-    """Return the installed methods of which an index has all parts, with their default parameters."""
-    methods = list[str]()
+    methods = list[str]()  # installed ones of which the index has all parts
     for name, parts in list_working_methods().items():
         keys = {index.key(part, index.pinned_encoder(part)) for part in parts}
         if keys and keys <= index.manifest.parts.keys():
             methods.append(name)
-    return methods
+    there = f" Built: {first_names(methods)}." if methods else ""
+    command = index.command("index", "--methods", method)
+    return MissingPartError(f"The index {index.folder} is not built for {method}{which}.{there} Run: {command}")
 
 
 def find_words_in_passages(index: Index, scheme: Scheme, words: Sequence[str]) -> dict[str, list[str]]:
@@ -205,8 +199,8 @@ def _format_details(step: Step) -> list[str]:
     lines = [f"asked: {truncate(step.query, 100)}", *([f"found: {ids}"] if ids else [])]
     scores = [f"{score:.3f}  " for score in step.scores] or [""] * len(step.paths)
     paths = [("", (triple,)) for triple in step.triples] + list(zip(scores, step.paths, strict=False))
-    shown = [truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
-    return [*lines, *([truncate(step.note, 200)] if step.note else []), *shown]
+    path_lines = [truncate(score + format_path(path), 200) for score, path in paths[:_SHOWN_TRIPLES]]
+    return [*lines, *([truncate(step.note, 200)] if step.note else []), *path_lines]
 
 
 def truncate(text: str, longest: int) -> str:

@@ -43,7 +43,7 @@ from ragindex.cli.options import (
 )
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate_left import estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
@@ -133,21 +133,19 @@ def index(
             move_aside(folder)
         read_data = None if data is None else DataReader(folder, reading, named).read(data)
         corpus = None if read_data is None else read_data.corpus
-        estimating = partial(
-            estimate_left,
-            folder,
-            corpus,
-            {registry.label(scheme): scheme for scheme in schemes},
-            LLMSettings(reuse_answers=opening.reuse_answers),
-            updates=True,
-            refit=building.refit,
-            encoder=opening.encoder,
+        plan = BuildPlan(
             llm=opening.llm,
+            encoder=opening.encoder,
             language=opening.language,
             seed=opening.seed,
             keep_calls=not opening.no_cache,
-            imported=() if building.triples is None else [TRIPLES],
+            updates=True,
+            refit=building.refit,
+            imported=() if building.triples is None else (TRIPLES,),
         )
+        labelled = {registry.label(scheme): scheme for scheme in schemes}
+        setting = LLMSettings(reuse_answers=opening.reuse_answers)
+        estimating = partial(estimate_left, folder, corpus, labelled, setting, plan)
         approve(estimating, consent.answer(opening.budget, json))
     existing = manifest.read_manifest(folder)
     with Index.open(
@@ -166,10 +164,12 @@ def index(
         if existing is not None and wanted_chunking is not None:
             index.rechunk(wanted_chunking)
         asking = partial(approve_removals, allowed=allow_removals, json=json)
-        given = [] if corpus is None else [SourceDocuments(data or "", (corpus,), named=named)]
+        source_documents = [] if corpus is None else [SourceDocuments(data or "", (corpus,), named=named)]
         fit, notes = index.encoder_id, list[str]()
-        report = update_index(index, given, partial(_build, index, schemes, building, notes), asking, started)
-        changed = report.changes if given else None
+        report = update_index(
+            index, source_documents, partial(_build, index, schemes, building, notes), asking, started
+        )
+        changed = report.changes if source_documents else None
         built = finished_parts(index, schemes)
         parts, counts = collect_figures(index, built), index.counts()
         notes += collect_notes(index, built, report, fit)
@@ -235,19 +235,19 @@ def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Sc
     return [require_working(registry.scheme(spec)) for spec in parse_many(methods or "hybrid")]
 
 
-def _parse_chunking(written: str) -> Chunking:
+def _parse_chunking(option: str) -> Chunking:
     """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
-    part = registry.part(written)
+    part = registry.part(option)
     chunking = part.own_chunking()
     if registry.name_of(part) != "passages" or chunking is None:
-        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {written!r} instead.")
+        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {option!r} instead.")
     return chunking
 
 
 def _choose_chunking(
-    existing: manifest.Manifest | None, corpus: Corpus | None, wanted: Chunking | None
+    existing: manifest.Manifest | None, corpus: Corpus | None, chunking: Chunking | None
 ) -> Chunking | Literal["default"] | None:
     """Return the `chunking` argument for opening the index, whose chunking changes only after it is opened."""
-    if wanted is not None:
-        return wanted if existing is None else "default"
+    if chunking is not None:
+        return chunking if existing is None else "default"
     return "default" if corpus is None else sources.choose_chunking(existing, corpus)

@@ -80,7 +80,7 @@ def parts(
 
 def _select_view(name: str | None, flags: Mapping[str, bool]) -> _PartView | None:
     """Return the view of the flag that is set; None if no flag is set. Raises UsageError if the part has no view."""
-    flag = next((flag for flag, given in flags.items() if given), None)
+    flag = next((flag for flag, is_given in flags.items() if is_given), None)
     if flag is None:
         return None
     if name is None or (parse_spec(name).name, flag) not in _VIEWS:
@@ -93,8 +93,8 @@ def _select_view(name: str | None, flags: Mapping[str, bool]) -> _PartView | Non
 
 
 def _list_parts(index: Index, name: str | None, json: str | None) -> None:
-    wanted = None if name is None else parse_spec(name).name
-    records = [(key, record) for key, record in index.manifest.parts.items() if wanted in (None, record.name)]
+    part_name = None if name is None else parse_spec(name).name
+    records = [(key, record) for key, record in index.manifest.parts.items() if part_name in (None, record.name)]
     if name is not None and not records:
         raise _make_missing_error(index, name)
     rows = sorted((_build_row(index, key, record) for key, record in records), key=lambda row: (row["part"], row["id"]))
@@ -149,7 +149,7 @@ def _build_disk_rows(disk: Disk) -> list[tuple[str, str]]:
     """Return name and megabytes of the files that searches use, of other large contents, and of the whole folder."""
     rows = [*disk.serving.items(), ("together, what searches use", disk.served)]
     rows += [(name, size) for name, size in disk.apart.items() if size >= _MIN_BYTES]
-    return [(name, f"{size / 1e6:.1f}") for name, size in [*rows, ("the whole folder", disk.whole)]]
+    return [(name, f"{size / 1e6:.1f}") for name, size in [*rows, ("the whole folder", disk.total)]]
 
 
 def _build_row(index: Index, key: str, record: PartRecord) -> dict[str, Any]:
@@ -204,9 +204,9 @@ def _make_missing_error(index: Index, name: str) -> MissingPartError:
     return MissingPartError(f"The index {index.folder} has no part {name} for its encoder and seed. {hint}")
 
 
-def _find_methods(wanted: Callable[[Part[Any]], bool]) -> list[str]:
+def _find_methods(matches: Callable[[Part[Any]], bool]) -> list[str]:
     """Return the methods that build a wanted part with default parameters."""
-    return [method for method, parts in list_working_methods().items() if any(map(wanted, parts))]
+    return [method for method, parts in list_working_methods().items() if any(map(matches, parts))]
 
 
 # ---------------------------------------------------------------- views
@@ -284,14 +284,14 @@ def _sort_nodes(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def render_tree(
-    counts: Mapping[str, Any], roots: Sequence[Mapping[str, Any]], shown: Sequence[Mapping[str, Any]]
+    counts: Mapping[str, Any], roots: Sequence[Mapping[str, Any]], chosen: Sequence[Mapping[str, Any]]
 ) -> Group:
-    """Render the counts as one sentence, then the tree of each of the `shown` roots."""
+    """Render the counts as one sentence, then the tree of each of the `chosen` roots."""
     levels = ", ".join(f"{count:,} on level {level}" for level, count in counts["levels"].items())
     alone = f" {many(counts['alone'], 'leaf is', 'leaves are')} below no summary." if counts["alone"] else ""
     first = Text(f"Nodes: {levels or 'none'}.{alone}")
-    more = [Text(f"… and {many(len(roots) - len(shown), 'more root')}")] if len(shown) < len(roots) else []
-    return Group(first, *(_render_node(root) for root in shown), *more)
+    more = [Text(f"… and {many(len(roots) - len(chosen), 'more root')}")] if len(chosen) < len(roots) else []
+    return Group(first, *(_render_node(root) for root in chosen), *more)
 
 
 def _render_node(node: Mapping[str, Any]) -> Tree:

@@ -92,8 +92,9 @@ def _show_file(name: str, file: Path, selection: FileSelection, json: str | None
 
 def _find_file(files: Mapping[str, Path], name: str) -> tuple[str, Path]:
     """Return name and path of the file that is named as in the folder, or by its path. Raises UsageError."""
-    named = unicodedata.normalize("NFC", name)
-    name_in_files = named if named in files else next((one for one, file in files.items() if file == Path(name)), None)
+    normal_name = unicodedata.normalize("NFC", name)
+    by_path = next((file_name for file_name, file in files.items() if file == Path(name)), None)
+    name_in_files = normal_name if normal_name in files else by_path
     if name_in_files is None:
         near = describe_near(find_near_names(name, files))
         raise UsageError(f"--show must name a file of the folder that can be read. Got {name!r}{near and f': {near}'}.")

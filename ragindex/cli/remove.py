@@ -23,7 +23,7 @@ from ragindex.cli.options import (
     StoreOption,
     WaitOption,
 )
-from ragindex.estimate_left import estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index import sources
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
@@ -71,15 +71,8 @@ def remove(
         approve(list, consent.answer(opening.budget, json))  # costs nothing, and a dry run ends here
         _remove_methods(folder, methods, opening, json)
         return
-    estimating = partial(
-        estimate_left,
-        folder,
-        None,
-        None,
-        LLMSettings(),
-        encoder=opening.encoder,
-        leaves=lambda index: _leaving(index, ids or [], source),
-    )
+    plan = BuildPlan(encoder=opening.encoder, leaves=lambda index: _leaving(index, ids or [], source))
+    estimating = partial(estimate_left, folder, None, None, LLMSettings(), plan)
     approve(estimating, consent.answer(opening.budget, json))
     with opening.open_index(folder) as index:
         files = _existing_files(index, ids or [])

@@ -114,8 +114,8 @@ def search(
 
     Example: ragindex search "Who wrote the report?" --index my-index --method hybrid -k 3
     """
-    wanted = parse_filters(filter or [])
-    where = filters.All(tuple(_one_of(key, values) for key, values in wanted.items())) if wanted else None
+    filter_values = parse_filters(filter or [])
+    where = filters.All(tuple(_one_of(key, values) for key, values in filter_values.items())) if filter_values else None
     require_question(question)
     query = Query("question", question, where)
     if export.retriever is not None:
@@ -133,7 +133,7 @@ def search(
         ) as loaded:
             scheme = registry.scheme(loaded.method)
             output = _search(loaded.index, scheme, loaded, query, k, shown.expect).fit(shown.max_tokens, "")
-            _note_unknown_filters(loaded.index, scheme, wanted)
+            _note_unknown_filters(loaded.index, scheme, filter_values)
         _write(output, shown, json)
         return
     if folder is None:
@@ -145,7 +145,7 @@ def search(
         index.require_prices([scheme])
         output = _search(index, scheme, open_retriever(index, scheme), query, k, shown.expect)
         (located,) = index.positions(scheme).locate([output.retrieval])
-        _note_unknown_filters(index, scheme, wanted)
+        _note_unknown_filters(index, scheme, filter_values)
         note = describe_question_words(index, scheme, question)
         if note:
             print_note(note)
@@ -198,19 +198,19 @@ def _one_of(key: str, values: Sequence[str]) -> filters.Filter:
     return filters.meta(key, *(term for value in values for term in filters.list_typed_terms(value)))
 
 
-def _note_unknown_filters(index: Index, scheme: Scheme, wanted: Mapping[str, Sequence[str]]) -> None:
+def _note_unknown_filters(index: Index, scheme: Scheme, filter_values: Mapping[str, Sequence[str]]) -> None:
     """Print a note for each metadata key that no document has, and for each value of a key that none has.
 
-    `wanted` maps keys to values as they are typed.
+    `filter_values` maps keys to values as they are typed.
     """
     by_field: dict[str, MeteredCollection] = {}
-    for part in index.open_collections(scheme).values() if wanted else ():
+    for part in index.open_collections(scheme).values() if filter_values else ():
         by_field |= dict.fromkeys(part.fields(), part)
-    known = sorted(name.removeprefix("meta.") for name in by_field if name.startswith("meta."))
-    for key, values in wanted.items() if by_field else ():
+    field_names = sorted(name.removeprefix("meta.") for name in by_field if name.startswith("meta."))
+    for key, values in filter_values.items() if by_field else ():
         collection = by_field.get(f"meta.{key}")
         if collection is None:
-            print_note(f"No document has the metadata key {key!r}. Available: {', '.join(known) or 'none'}.")
+            print_note(f"No document has the metadata key {key!r}. Available: {', '.join(field_names) or 'none'}.")
             continue
         for value in values:
             if not any(len(batch) for batch in collection.scan((), _one_of(key, [value]))):

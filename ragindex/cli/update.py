@@ -32,7 +32,7 @@ from ragindex.cli.watching import Watcher
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, DailyBudgetError, DataError, LeftOutError, RagindexError, UsageError
 from ragindex.estimate import Estimate
-from ragindex.estimate_left import estimate_left, find_payees
+from ragindex.estimate_left import BuildPlan, estimate_left, find_payees
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, require_manifest
 from ragindex.index.notes import format_changes
@@ -144,12 +144,12 @@ class _Round:
     def run(self) -> None:
         """Read the sources, update, and print the report. Raises RagindexError; what was left out comes last."""
         started = time.monotonic()
-        with use_workers(self.workers):
-            given = list(read_sources(require_manifest(self.folder).sources))
+        with use_workers(self.workers), Index.open(self.folder, read_only=True) as index:
+            per_source = list(read_sources(index))
         if self.approval.dry_run:
-            self._preview(given)
+            self._preview(per_source)
             return
-        approve(partial(self._estimate, given), self.approval)
+        approve(partial(self._estimate, per_source), self.approval)
         settings = LLMSettings(budget=self.budget)
         with Index.open(self.folder, llm_settings=settings, wait_seconds=self.wait) as index:
             schemes = [index.require_built(scheme) for scheme in self.only]
@@ -158,13 +158,13 @@ class _Round:
             asking = partial(
                 approve_removals, allowed=self.allow_removals, json="-" if self.stays else self.approval.json
             )
-            report = update_index(index, given, build, asking, started)
+            report = update_index(index, per_source, build, asking, started)
             notes += collect_notes(index, finished_parts(index, schemes), report, fit)
         failure = "; ".join(f"{name}: {reason}" for name, reason in report.failures.items())
         write_outcome(self.folder, failure)
-        _print_notes(given, report)
+        _print_notes(per_source, report)
         self._print(report, notes)
-        report_skipped([corpus for source in given for corpus in source.corpora], None)
+        report_skipped([corpus for source in per_source for corpus in source.corpora], None)
         if failure:
             raise DataError("every source", f"{many(len(report.failures), 'source')} that cannot be read: {failure}")
 
@@ -178,17 +178,19 @@ class _Round:
         notes += of_fits
         return result
 
-    def _estimate(self, given: list[SourceDocuments]) -> list[Estimate]:
-        documents = tuple(document for source in given for corpus in source.corpora for document in corpus.documents)
+    def _estimate(self, per_source: list[SourceDocuments]) -> list[Estimate]:
+        documents = tuple(
+            document for source in per_source for corpus in source.corpora for document in corpus.documents
+        )
         corpus = Corpus(self.folder.name, "index", documents, 0, (), whole=False)
-        wanted = {registry.label(scheme): scheme for scheme in self.only} or None
-        return estimate_left(self.folder, corpus, wanted, LLMSettings(), adds=True)
+        schemes = {registry.label(scheme): scheme for scheme in self.only} or None
+        return estimate_left(self.folder, corpus, schemes, LLMSettings(), BuildPlan(adds=True))
 
-    def _preview(self, given: list[SourceDocuments]) -> None:
+    def _preview(self, per_source: list[SourceDocuments]) -> None:
         with Index.open(self.folder, read_only=True) as index:
-            report = preview_update(index, given)
-        _print_notes(given, report)
-        estimates = estimate_costs(partial(self._estimate, given))
+            report = preview_update(index, per_source)
+        _print_notes(per_source, report)
+        estimates = estimate_costs(partial(self._estimate, per_source))
         value = {
             "index": str(self.folder),
             "dry_run": True,
@@ -219,9 +221,9 @@ class _Round:
         write_result(value, self.approval.json, show)
 
 
-def _print_notes(given: Sequence[SourceDocuments], report: IndexUpdate) -> None:
+def _print_notes(per_source: Sequence[SourceDocuments], report: IndexUpdate) -> None:
     """Print what was noted when sources were read that have changed: that of the others was printed before."""
-    for source, update in zip(given, report.sources, strict=True):
+    for source, update in zip(per_source, report.sources, strict=True):
         changes = update.changes
         if changes.new or changes.replaced or changes.renamed:
             for corpus in source.corpora:
@@ -263,14 +265,14 @@ def _repeat(work: _Round, watcher: Watcher | None, seconds: float | None) -> Non
             time.sleep(pause or 0)
 
 
-def _parse_time(written: str | None) -> float | None:
+def _parse_time(option: str | None) -> float | None:
     """Return the seconds of a time such as 30m. Raises UsageError."""
-    if written is None:
+    if option is None:
         return None
-    match = _TIME.fullmatch(written.strip())
+    match = _TIME.fullmatch(option.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds < math.inf:
-        raise UsageError(f"--every is a time such as 90s, 30m, 1h or 1d. Got {written!r} instead.")
+        raise UsageError(f"--every is a time such as 90s, 30m, 1h or 1d. Got {option!r} instead.")
     return seconds
 
 

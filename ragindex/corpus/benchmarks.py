@@ -93,8 +93,8 @@ def find_file_pair(path: Path) -> tuple[Path, Path]:
     """Return the paths of questions and corpus of a HippoRAG folder, or of `X.json` with `X_corpus.json` beside it."""
     if path.is_dir():
         return path / "questions.json", path / "corpus.json"
-    named = path.with_name(f"{path.stem}_corpus.json")
-    return path, named if named.exists() or path.name != "questions.json" else path.with_name("corpus.json")
+    corpus_file = path.with_name(f"{path.stem}_corpus.json")
+    return path, corpus_file if corpus_file.exists() or path.name != "questions.json" else path.with_name("corpus.json")
 
 
 def read_hipporag(path: Path, problems: Problems) -> Gathered:
@@ -216,15 +216,15 @@ def read_quality(path: Path, problems: Problems) -> Gathered:
 
     Two lines, from two writers of questions, hold the same article. Raises DataError if their texts differ.
     """
-    seen: dict[str, str] = {}
+    digests: dict[str, str] = {}
 
     def parse_article(item: Item) -> list[RawDocument]:
         id, title, text = item.text("article_id"), item.text("title", default=""), item.text("article")
         if _HTML.search(text):
             raise item.error("an article without HTML, as in the htmlstripped files of QuALITY", format_value(text))
         metadata = parse_metadata(item, *_given(item, _STORY_METADATA))
-        known, seen[id] = seen.get(id), digest([title, text])
-        if known not in (None, seen[id]):
+        known, digests[id] = digests.get(id), digest([title, text])
+        if known not in (None, digests[id]):
             raise item.error("one text for each article_id", f"another text for {id!r}")
         return [] if known else [RawDocument(id, title, text, metadata, item)]
 

@@ -60,7 +60,14 @@ def chunk(
     with another `mark` than "#". Only white space is left out. A blank text gives one empty passage, which is indexed
     by its title. `tokens` is needed by `tokens`. Raises DataError if UTF-8 cannot encode the document.
     """
-    _require_unicode(document)
+    for name, value in (("id", document.id), ("title", document.title), ("text", document.text)):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                "text that UTF-8 can hold",
+                f"a lone surrogate at character {error.start + 1} of the {name} of document {document.id!r}",
+            ) from error
     if chunking is None:
         return [_make_passage(document, document.id, 0, len(document.text))]
     spans = list(_find_spans(document, chunking, tokens)) or [(0, 0)]
@@ -101,17 +108,6 @@ def headings_within(sections: Sequence[Section], start: int, end: int) -> tuple[
         for section, previous in zip(sections, before, strict=False)
         if start <= section.start < end and section.headings and section.headings != previous
     )
-
-
-def _require_unicode(document: Document) -> None:
-    for name, value in (("id", document.id), ("title", document.title), ("text", document.text)):
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise DataError(
-                "text that UTF-8 can hold",
-                f"a lone surrogate at character {error.start + 1} of the {name} of document {document.id!r}",
-            ) from error
 
 
 def _make_passage(document: Document, id: str, start: int, end: int, header: Span = (0, 0)) -> Passage:

@@ -108,7 +108,7 @@ def content_id(title: str, text: str) -> str:
     return digest([title, text])
 
 
-def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
+def gather(raw_documents: Iterable[RawDocument], problems: Problems) -> Gathered:
     """Return the documents, and the number of duplicates without ids. Raises DataError if an id cannot be kept."""
     documents: dict[str, Document] = {}
     hashed: set[str] = set()
@@ -133,7 +133,7 @@ def gather(given: Iterable[RawDocument], problems: Problems) -> Gathered:
             documents[id] = Document(id, raw.title, raw.text, raw.metadata, raw.sections, raw.blocks)
             hashed.update([id] if raw.id is None else [])
 
-    for _ in problems.each(add, given):
+    for _ in problems.each(add, raw_documents):
         pass
     return tuple(documents.values()), repeats
 
@@ -195,17 +195,17 @@ def _leaves(value: Any) -> Iterator[Any]:
 # ---------------------------------------------------------------- what was left out, in sentences
 
 
-def describe_left_out(given: Iterable[LeftOut]) -> list[str]:
+def describe_left_out(files: Iterable[LeftOut]) -> list[str]:
     """Return a sentence for each reason, with all places; for many, one for each kind of reason, with the first."""
-    left_out = list(given)
+    left_out = list(files)
     is_few = len(left_out) <= MOST_LISTED
     groups: dict[str, list[LeftOut]] = {}
     for item in left_out:
         groups.setdefault(item.reason if is_few else item.kind or item.reason, []).append(item)
-    named, sentences = MOST_LISTED if is_few else _NAMED, list[str]()
+    most_named, sentences = MOST_LISTED if is_few else _NAMED, list[str]()
     for group in groups.values():
-        places = "; ".join(item.place for item in group[:named])
-        more = f"; and {len(group) - named:,} more" if len(group) > named else ""
+        places = "; ".join(item.place for item in group[:most_named])
+        more = f"; and {len(group) - most_named:,} more" if len(group) > most_named else ""
         several = f"{len(group):,} ({places}{more}): {group[0].reason}"
         sentences.append(f"skipped: {several if len(group) > 1 else group[0]}")
     return sentences

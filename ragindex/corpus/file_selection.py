@@ -83,14 +83,14 @@ class FileSelection:
 
     def flags(self) -> list[str]:
         """Return the flags of commands for the options that differ from their defaults, with their values."""
-        given = (
+        options = (
             *(("--include", pattern) for pattern in self.include),
             *(("--exclude", pattern) for pattern in self.exclude),
             ("--encoding", self.encoding),
             ("--max-file-mb", f"{self.max_file_mb:g}" if self.max_file_mb != MAX_FILE_MB else None),
         )
         rows = [] if self.rows is None else ["--rows", *filter(None, [str(self.rows)])]
-        words = [word for flag, value in given if value for word in (flag, value)]
+        words = [word for flag, value in options if value for word in (flag, value)]
         return [*words, *["--ocr"] * self.ocr, *["--skip-stubs"] * self.skip_stubs, *rows]
 
 
@@ -109,7 +109,7 @@ class DataReading:
     """How the documents of DATA are read: all that must be known to read them again in the same way.
 
     `data` is the absolute path that was named, or the name of a generated corpus, and `format` the one that was named.
-    Of a git repository, `ref` is what was named in it, `commit` the one that was read, and `readers` their version.
+    Of a git repository, `ref` is what was named in it and `commit` the one that was read. `readers` is their version.
     """
 
     data: str

@@ -31,11 +31,13 @@ from ragindex.corpus.benchmarks import (
 from ragindex.corpus.corpus import Corpus, Gathered, require_documents
 from ragindex.corpus.file_selection import MAX_FILE_MB, DataReading, FileSelection
 from ragindex.corpus.git_source import FORMAT as GIT
-from ragindex.corpus.git_source import parse_address, read_repository
+from ragindex.corpus.git_source import parse_address, read_repository, readers_version
 from ragindex.corpus.json_reader import Problems, read_first_item
 from ragindex.corpus.local_files import (
+    NO_FILES,
     SUFFIXES,
     FolderListing,
+    KnownFiles,
     PassedOver,
     is_file_within,
     read_folder,
@@ -141,10 +143,12 @@ def read_selected(
     selection: FileSelection | None = None,
     ref: str | None = None,
     since: str = "",
+    known: KnownFiles = NO_FILES,
 ) -> Corpus:
     """Read documents as `read` does, with the selection of files as one value (None: all).
 
-    Of a git repository, files that have not changed since the commit `since` are not read.
+    Of a git repository, files that have not changed since the commit `since` are not read, and of a folder those whose
+    contents are `known`.
     """
     selection = selection or FileSelection()
     if (address := parse_address(str(path), ref)) is not None:
@@ -162,12 +166,12 @@ def read_selected(
     problems = Problems(format == "folder" if skip_bad is None else skip_bad)
     listing, notes = FolderListing(), tuple[str, ...]()
     if format == "folder":
-        gathered, listing = read_folder(path, problems, selection)
+        gathered, listing = read_folder(path, problems, selection, known=known)
         notes = (*listing.notes(), *_describe_texts(gathered[0]))
     else:
         _require_no_selection(format, selection)
         gathered = _READERS[format](path, problems)
-    documents, repeats = require_documents(gathered, path, problems)
+    documents, repeats = gathered if listing.untouched else require_documents(gathered, path, problems)
     root, only = _find_origin(path, format)
     resolved = path.resolve()
     by_folder = not path.is_dir() and resolved.stem in ("questions", "corpus")
@@ -184,7 +188,8 @@ def read_selected(
         notes=notes,
         unread=listing.unread(),
         files=listing.digests,
-        reading=DataReading(os.path.abspath(path), named_format, skip_bad, selection),
+        reading=DataReading(os.path.abspath(path), named_format, skip_bad, selection, readers=readers_version()),
+        untouched=listing.untouched,
     )
 
 
@@ -211,9 +216,9 @@ def _describe_texts(documents: Sequence[Document]) -> Iterator[str]:
         )
     pairs = find_near_duplicates(samples)
     if pairs:
-        named = first_names([f"{second} ~ {first}" for first, second in pairs])
+        pair_names = first_names([f"{second} ~ {first}" for first, second in pairs])
         were = "1 document is" if len(pairs) == 1 else f"{len(pairs)} documents are"
-        yield f"{were} almost equal to another: {named}"
+        yield f"{were} almost equal to another: {pair_names}"
 
 
 def list_source_files(path: Path) -> list[Path]:

@@ -123,18 +123,18 @@ def read_repository(
     files = list(_list_files(git, commit, folder, selection, problems, listing))
     changed = _list_changed(git, since, commit, folder) if since else None
     untouched = frozenset[str]() if changed is None else frozenset(each.name for each in files) - changed
-    wanted = [each for each in files if each.name not in untouched]
+    changed_files = [each for each in files if each.name not in untouched]
     if any(each.ocr for each in (selection, *selection.below.values())):
         require_all_installed(OCR_PACKAGES, "--ocr")
-    names = [file.name for file in wanted]
+    names = [file.name for file in changed_files]
     changes = _find_last_changes(git, [commit, f"^{since}"], folder, names) if changed is not None else {}
     changes |= _find_last_changes(git, [commit], folder, [name for name in names if name not in changes])
-    gathered = _CommitReader(git, selection, listing, changes).read(wanted, problems)
+    gathered = _CommitReader(git, selection, listing, changes).read(changed_files, problems)
     if not files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
-        seen = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in suffixes)
+        suffix_counts = ", ".join(f"{count} {suffix or 'without a suffix'}" for suffix, count in suffixes)
         excluded = f" ({len(listing.excluded):,} excluded)" if listing.excluded else ""
-        got = f"only {seen}" if seen else f"no files in the commit {commit[:12]}"
+        got = f"only {suffix_counts}" if suffix_counts else f"no files in the commit {commit[:12]}"
         raise DataError(
             f"a commit with files ending in {', '.join(DOCUMENT_SUFFIXES)}",
             got + excluded,
@@ -263,8 +263,8 @@ def _list_files(
         try:
             name.encode()
         except UnicodeEncodeError:
-            shown = path.decode("utf-8", "replace")
-            problems.note(DataError("a file name in UTF-8", repr(shown), path=Path(shown)))
+            readable_path = path.decode("utf-8", "replace")
+            problems.note(DataError("a file name in UTF-8", repr(readable_path), path=Path(readable_path)))
             continue
         name = unicodedata.normalize("NFC", name)
         file = _TreeFile(mode, blob, sizes.get(blob), name)
@@ -332,10 +332,10 @@ def _find_last_changes(
     }
     walking = iter(days)
     while missing and (batch := list(islice(walking, 500))):
-        given = "\n".join(batch).encode() + b"\n"
+        input_lines = "\n".join(batch).encode() + b"\n"
         options = ("--stdin", "-r", "--root", "-z", "--no-renames", "--name-only", "--no-ext-diff", "--no-textconv")
         current = ""
-        for word in git.run("diff-tree", *options, *below, given=given).split(b"\0"):
+        for word in git.run("diff-tree", *options, *below, given=input_lines).split(b"\0"):
             text = word.decode("utf-8", "surrogateescape")
             if _COMMIT_NAME.fullmatch(text.rstrip("\n")) and text.rstrip("\n") in days:
                 current = text.rstrip("\n")
@@ -387,7 +387,7 @@ class _CommitReader:
     ) -> Iterator[tuple[_TreeFile, bytes | DataError]]:
         for file in files:
             raw = _read_blob(blobs, file, self.selection.choose(file.name)[0])
-            if _is_questions(file, raw):
+            if file.name.lower().endswith((".csv", ".tsv")) and isinstance(raw, bytes) and names_questions(raw):
                 self.listing.questions.append(file.name)
             else:
                 yield file, raw
@@ -400,10 +400,6 @@ class _CommitReader:
             commit, day = self.changes[file.name]
             metadata = {MODIFIED: day, COMMIT: commit}
         return take_content(read, file.name, Path(file.name), metadata, self.selection, self.listing)
-
-
-def _is_questions(file: _TreeFile, raw: bytes | DataError) -> bool:
-    return file.name.lower().endswith((".csv", ".tsv")) and isinstance(raw, bytes) and names_questions(raw)
 
 
 def _read_blob(blobs: "subprocess.Popen[bytes]", file: _TreeFile, selection: FileSelection) -> bytes | DataError:

@@ -6,12 +6,13 @@ import os
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import regex
@@ -47,6 +48,9 @@ _HEADER_BYTES = 4096
 OCR_LIMITS = ReadingLimits(3_600, 4_000_000_000)  # a page takes seconds
 READ_SHARE = "read_share"
 """Metadata key of the share of a file's words that was read, where it is too low."""
+KnownFiles: TypeAlias = Mapping[str, Set[str]]
+"""The hashes of the files that documents were read from, by name; two where documents of a file differ in it."""
+NO_FILES: KnownFiles = MappingProxyType({})
 _SMALL = 1_000_000  # bytes of a text that is read in this process: nothing in it is parsed
 PassedOver: TypeAlias = Literal["links", "outside", "special", "generated"]
 """Why a walk passes over a link to a folder, a link out of the folder, a file without content, a generated folder."""
@@ -74,6 +78,8 @@ class FolderListing:
     """What readers say of files that they read, by name."""
     digests: dict[str, str] = field(default_factory=dict)
     """The hash of the file of each document, by id."""
+    untouched: frozenset[str] = frozenset()
+    """The names of files that were not read, as their contents are known."""
 
     @property
     def foreign(self) -> Mapping[str, list[str]]:
@@ -116,17 +122,24 @@ class FolderListing:
 
 
 def read_folder(
-    path: Path, problems: Problems, selection: FileSelection | None = None, limits: ReadingLimits | None = None
+    path: Path,
+    problems: Problems,
+    selection: FileSelection | None = None,
+    limits: ReadingLimits | None = None,
+    known: KnownFiles = NO_FILES,
 ) -> tuple[Gathered, FolderListing]:
     """Read the documents of a folder or of one file; also return the files, read and passed over.
 
     Hidden files and folders are skipped. A document's id is its path relative to the folder, with slashes, in Unicode's
-    normal form C. `limits` are those of reading one file. Raises DataError if the folder has no supported file, and
-    MissingExtraError.
+    normal form C. `limits` are those of reading one file. Of files with `known` contents only the bytes are compared;
+    they are `untouched`. Raises DataError if the folder has no supported file, and MissingExtraError.
     """
     selection = selection or FileSelection()
     listing = list_folder(path, problems, selection)
     root = path if path.is_dir() else path.parent
+    untouched = [file for file in listing.files if _is_known(file, name_file(file, root), selection, known)]
+    listing.untouched = frozenset(name_file(file, root) for file in untouched)
+    changed = [file for file in listing.files if name_file(file, root) not in listing.untouched]
 
     def take(read: FileContent | DataError, file: Path) -> list[RawDocument]:
         if isinstance(read, DataError):
@@ -134,7 +147,7 @@ def read_folder(
         day = datetime.fromtimestamp(_get_status(file).st_mtime, UTC).date().isoformat()
         return take_content(read, name_file(file, root), file, {MODIFIED: day}, selection, listing)
 
-    with closing(read_files(listing.files, root, selection, limits)) as contents:
+    with closing(read_files(changed, root, selection, limits)) as contents:
         files = problems.each(lambda pair: take(*pair), contents)
         return gather(chain.from_iterable(files), problems), listing
 
@@ -181,9 +194,9 @@ def list_folder(path: Path, problems: Problems, selection: FileSelection) -> Fol
     if not listing.files:
         suffixes = Counter(listing.ignored.values()).most_common(10)
         kinds = ((count, suffix or "without a suffix") for suffix, count in suffixes)
-        seen = ", ".join(f"{count} {kind}" for count, kind in kinds)
+        kind_counts = ", ".join(f"{count} {kind}" for count, kind in kinds)
         expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
-        got = f"only {seen}" if seen else "no files"
+        got = f"only {kind_counts}" if kind_counts else "no files"
         got += "".join(f"; {what}: {first_names(names)}" for what, names in listing.foreign.items() if names)
         chosen = f" ({_count_files(len(listing.excluded))} excluded)" if listing.excluded else ""
         raise DataError(expected, got + chosen, path=path)
@@ -203,7 +216,9 @@ def read_files(
             own, _ = selection.choose(name)
             most = limits or (OCR_LIMITS if own.ocr else ReadingLimits())
             try:
-                return _read_file(file, name, own, most, processes), file
+                item = Item({}, file)
+                item.unicode(name, "a file name")
+                return read_raw(_read_bytes(file, own, item), file, own, most, processes), file
             except DataError as error:
                 return error, file
 
@@ -267,16 +282,21 @@ def names_questions(raw: bytes) -> bool:
     return {b"question", b"documents"} <= columns
 
 
-def _read_file(
-    file: Path, name: str, selection: FileSelection, limits: ReadingLimits, processes: ReadingProcesses
-) -> FileContent:
-    item = Item({}, file)
-    item.unicode(name, "a file name")
-    size = _get_status(file).st_size
-    require_size(size, selection, item)
+def _is_known(file: Path, name: str, selection: FileSelection, known: KnownFiles) -> bool:
+    """Return whether the bytes of a file are those that its documents were read from. False if it cannot be read."""
+    if name not in known:
+        return False
+    try:
+        raw = _read_bytes(file, selection.choose(name)[0], Item({}, file))
+    except DataError:
+        return False  # reported when it is read
+    return known[name] == {_compute_digest(raw)}
+
+
+def _read_bytes(file: Path, selection: FileSelection, item: Item) -> bytes:
+    require_size(_get_status(file).st_size, selection, item)
     most_bytes = int(selection.max_file_mb * 1e6)
-    raw = read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
-    return read_raw(raw, file, selection, limits, processes)
+    return read_bounded(Path(os.path.realpath(file)) if file.is_symlink() else file, most_bytes)
 
 
 def require_size(size: int, selection: FileSelection, item: Item) -> None:
@@ -298,7 +318,11 @@ def read_raw(
         read = processes.read(raw, file, suffix, encoding, limits, selection.ocr, selection.rows)
     if not read.text.strip() and not read.inner:
         raise item.error(NO_TEXT, "none")
-    return replace(read, digest=hashlib.sha256(raw).hexdigest()[:16])
+    return replace(read, digest=_compute_digest(raw))
+
+
+def _compute_digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()[:16]
 
 
 def _list_documents(

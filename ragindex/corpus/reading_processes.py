@@ -145,7 +145,7 @@ class ReadingProcesses:
     def __enter__(self) -> "ReadingProcesses":
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._left = True
         for process in tuple(self._busy):
             process.end()

@@ -62,8 +62,8 @@ def hash_model(folder: Path) -> str:
     hashes = {}
     for path in files:
         name = path.relative_to(folder)
-        twin = path.suffix == ".bin" and any(path.parent.glob("*.safetensors"))  # the same weights again
-        if twin or _OTHER_ENGINES & set(name.parts) or any(part.startswith(".") for part in name.parts):
+        is_copy = path.suffix == ".bin" and any(path.parent.glob("*.safetensors"))  # the same weights again
+        if is_copy or _OTHER_ENGINES & set(name.parts) or any(part.startswith(".") for part in name.parts):
             continue
         with path.open("rb") as file:
             hashes[name.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()

@@ -74,10 +74,10 @@ def read_export(folder: Path) -> ExportedModel | None:
     """Open an exported folder; None if it is none, or if a file in it is damaged."""
     if not (folder / "model.json").is_file() or durable_files.find_folder_damage(folder) is not None:
         return None
-    written = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    if written.get("format") != _FORMAT:
+    metadata = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    if metadata.get("format") != _FORMAT:
         return None
-    return ExportedModel(folder, written["content"], ModelSettings(**written["settings"]), folder / _FILE)
+    return ExportedModel(folder, metadata["content"], ModelSettings(**metadata["settings"]), folder / _FILE)
 
 
 def read_published(folder: Path, content: str) -> ExportedModel | None:
@@ -148,8 +148,8 @@ def _write_onnx(model: Any, file: Path) -> None:
             self.transformer = transformer
 
         def forward(self, *inputs: Any) -> Any:
-            given = dict(zip(names, inputs, strict=True))
-            return self.transformer(**given, return_dict=False)[0]
+            feeds = dict(zip(names, inputs, strict=True))
+            return self.transformer(**feeds, return_dict=False)[0]
 
     example = model.tokenizer(["Two texts of", "unlike lengths"], padding=True, return_tensors="pt")
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in example]

@@ -234,11 +234,13 @@ class OpenAIEncoder(Encoder):
                 return
             _advised.add(name)
         prefixes = dict(zip(("query_prefix", "document_prefix"), known, strict=True))
-        written = render_spec(Spec("openai", {"model": name, **{key: text for key, text in prefixes.items() if text}}))
+        spec_text = render_spec(
+            Spec("openai", {"model": name, **{key: text for key, text in prefixes.items() if text}})
+        )
         _log.warning(
             "%s was trained with text before each question or document, and none is set. Set it with --encoder '%s', "
             'or set query_prefix="" to encode without.',
-            *(name, written),
+            *(name, spec_text),
         )
 
     def _encode(self, texts: Sequence[str], *, halved: bool = False) -> Iterator[Floats | EncodingFailure]:
@@ -487,14 +489,7 @@ def _read_vectors(
     if sorted(map(str, places)) != sorted(map(str, range(count))):
         raise ValueError(f"expected each index from 0 to {count - 1} once, got {places[:20]}")
     ordered = sorted(data, key=lambda item: int(item["index"]))  # items may come in any order
-    return _convert_rows([item.get("embedding") for item in ordered], dimensions)
-
-
-def _convert_rows(rows: Sequence[Any], dimensions: int | None) -> tuple[Floats, dict[int, str]]:
-    """Convert lists of numbers to rows of length one; return them with the faults of those that are no vectors.
-
-    Raises ValueError if none is a vector, or if their lengths differ.
-    """
+    rows = [item.get("embedding") for item in ordered]
     faults = {number: fault for number, row in enumerate(rows) if (fault := _find_fault(row, dimensions)) is not None}
     usable = [number for number in range(len(rows)) if number not in faults]
     if not usable:

@@ -136,8 +136,8 @@ def record_replayed_call(encoder: str, first: Usage) -> None:
 
 
 def _make_key(kind: TextKind, encoder: str, text: str) -> str:
-    written = json.dumps(["vector", kind, encoder, text])
-    return hashlib.sha256(written.encode()).hexdigest()
+    key_text = json.dumps(["vector", kind, encoder, text])
+    return hashlib.sha256(key_text.encode()).hexdigest()
 
 
 def _dump_vector(vector: Floats, cost: Usage) -> CachedResponse:

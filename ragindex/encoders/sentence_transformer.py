@@ -194,7 +194,8 @@ def describe_engine() -> tuple[str, str]:
         line = install_line("onnx", "onnxruntime", "sentence-transformers") if needed else ""
         return installed_engines()[0], f"on {available_cores()} cores{needed}{line}"
     faster = (
-        f"onnxruntime encodes faster than torch, see docs/how-to/encoders.md: {install_line('onnx', 'onnxruntime')}"
+        "onnxruntime encodes faster than torch, see docs/how-to/speed-up-encoding.md: "
+        f"{install_line('onnx', 'onnxruntime')}"
     )
     there = importlib.util.find_spec("sentence_transformers") is not None
     return ("torch", f"on cpu; {faster}") if there else ("none", install_line("sentence-transformers"))

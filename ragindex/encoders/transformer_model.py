@@ -55,13 +55,13 @@ class ModelSettings:
     default_prompt: str = ""
 
 
-def choose_prompt(given: str | None, names: Sequence[str], prompts: Mapping[str, str], default: str) -> str:
+def choose_prompt(prompt: str | None, names: Sequence[str], prompts: Mapping[str, str], default: str) -> str:
     """Return the text put before queries or documents: the one given, or the model's own, as in sentence-transformers.
 
     The model's own is the first of `names` among its prompts, even if empty, or else its default prompt.
     """
     own = (prompts[name] for name in names if name in prompts)
-    return next(own, default) or "" if given is None else given
+    return next(own, default) or "" if prompt is None else prompt
 
 
 def read_model_settings(folder: Path) -> ModelSettings:
@@ -80,21 +80,16 @@ def read_model_settings(folder: Path) -> ModelSettings:
         raise UnsupportedModelError(f"it sets {', '.join(other) or 'do_lower_case'}")
     if not isinstance(transformer.get("max_seq_length"), int):
         raise UnsupportedModelError("it sets no max_seq_length")
-    written = _read_json(folder / "config_sentence_transformers.json") or {}
-    prompts = _UNSET_PROMPTS | {str(name): str(text) for name, text in (written.get("prompts") or {}).items()}
-    default = prompts.get(written.get("default_prompt_name") or "", "")
-    pooling = _read_pooling(_read_json(folder / str(modules[1].get("path", "")) / "config.json") or {})
-    return ModelSettings(transformer["max_seq_length"], pooling, prompts, default)
-
-
-def _read_pooling(config: Mapping[str, Any]) -> str:
-    """Return the pooling mode. Both the flags of older configurations and the name of newer ones are read."""
+    settings = _read_json(folder / "config_sentence_transformers.json") or {}
+    prompts = _UNSET_PROMPTS | {str(name): str(text) for name, text in (settings.get("prompts") or {}).items()}
+    default = prompts.get(settings.get("default_prompt_name") or "", "")
+    config = _read_json(folder / str(modules[1].get("path", "")) / "config.json") or {}
     flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     modes = [flags.get(key, key) for key, value in config.items() if key.startswith("pooling_mode_") and value]
     modes = [str(config["pooling_mode"])] if "pooling_mode" in config else modes
     if len(modes) != 1 or modes[0] not in ("mean", "cls") or config.get("include_prompt") is False:
         raise UnsupportedModelError(f"its pooling is {', '.join(modes) or 'not set'}")
-    return modes[0]
+    return ModelSettings(transformer["max_seq_length"], modes[0], prompts, default)
 
 
 def _read_json(path: Path) -> Any:
@@ -273,7 +268,7 @@ def _token_embeddings(text: str, encoded: _Encoded, states: Floats, prompt: int)
 
 EngineName: TypeAlias = Literal["openvino", "onnxruntime"]
 ENGINES: tuple[EngineName, ...] = ("openvino", "onnxruntime")
-"""The engines in order of preference, by the measurements of benchmarks/encoders.py."""
+"""The engines in order of preference, by the measurements in docs/dev/evidence/encoder-figures.md."""
 
 
 def installed_engines() -> list[EngineName]:
@@ -345,5 +340,5 @@ def _open_onnxruntime(file: Path, threads: int) -> RunModel:
 
 def _select_inputs(names: set[str], ids: TokenIds, mask: TokenIds) -> dict[str, TokenIds]:
     """Return the inputs that the model declares. Every token belongs to the first segment."""
-    given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-    return {name: given[name] for name in names}
+    feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    return {name: feeds[name] for name in names}

@@ -55,6 +55,10 @@ CREATE TABLE IF NOT EXISTS vectors (
 )"""
 _READ = "SELECT text, vector, seconds, input_tokens, output_tokens, money FROM vectors WHERE encoder = ? AND text IN "
 _WRITE = "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?)"
+_MEAN_SECONDS = (
+    "SELECT avg(seconds) FROM (SELECT seconds FROM vectors WHERE encoder = ? ORDER BY rowid DESC LIMIT 1000)"
+)
 
 
 _questions: ContextVar[dict[tuple[str, str], Floats] | None] = ContextVar("ragindex_questions", default=None)
@@ -207,21 +211,21 @@ class CachedEncoder(QueryEncoder):
         cannot be read or written.
         """
         keys, failures = [_key(text) for text in texts], dict[bytes, EncodingFailure]()
-        wanted = dict(zip(keys, texts, strict=True))
+        texts_by_key = dict(zip(keys, texts, strict=True))
         turn = hashlib.sha256(self.id.encode()).hexdigest()
         with _open_file(self._path) as connection:
-            cache_pruning.mark_used(connection, self.id, list(wanted))
-            rows = self._read_rows(connection, list(wanted))
-            missing = [key for key in wanted if key not in rows]
+            cache_pruning.mark_used(connection, self.id, list(texts_by_key))
+            rows = self._read_rows(connection, list(texts_by_key))
+            missing = [key for key in texts_by_key if key not in rows]
             costs = [row.cost for row in rows.values()]
             size = self._encoder.texts_a_request or _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
                 with key_locks.hold_key(self._path, turn):
-                    written = self._read_rows(connection, batch)  # by another thread or process meanwhile
-                    costs += [row.cost for row in written.values()]
-                    rows.update(written)
-                    left = {key: wanted[key] for key in batch if key not in rows}
+                    cached_rows = self._read_rows(connection, batch)  # by another thread or process meanwhile
+                    costs += [row.cost for row in cached_rows.values()]
+                    rows.update(cached_rows)
+                    left = {key: texts_by_key[key] for key in batch if key not in rows}
                     for answer in self._encode_batch(left):
                         if isinstance(answer, dict):
                             self._write_rows(connection, answer)
@@ -242,11 +246,28 @@ class CachedEncoder(QueryEncoder):
             return
         record_replayed_call(self.id, first)
 
-    def forget(self, texts: Sequence[str]) -> None:
-        """Mark texts that have left a part: pruning removes their vectors first, unless they are encoded again."""
-        if texts and self._path.exists():
+    def take_vectors(self, wanted: bool) -> None:
+        """Choose whether `forget` keeps vectors until the next pruning; those that were paid for are kept anyway."""
+        self.takes_vectors = wanted and self._encoder.texts_a_request is None
+
+    def forget(self, texts: Sequence[str], vectors: Floats | None = None) -> None:
+        """Mark texts that have left a part: pruning removes their vectors first, unless they are encoded again.
+
+        While the encoder `takes_vectors`, the part's `vectors` of texts that are not in the file are added to it.
+        """
+        added = vectors if self.takes_vectors else None
+        if texts and (added is not None or self._path.exists()):
             with _open_file(self._path) as connection:
+                if added is not None:
+                    self._add_rows(connection, texts, added)
                 cache_pruning.mark_unused(connection, self.id, map(_key, texts))
+
+    def _add_rows(self, connection: sqlite3.Connection, texts: Sequence[str], vectors: Floats) -> None:
+        """Add vectors of an encoder that costs only time, with the mean seconds of its others: parts keep none."""
+        (mean,) = connection.execute(_MEAN_SECONDS, (self.id,)).fetchone()
+        cost: _Cost = (mean or 0.0, 0.0, 0.0, 0.0)
+        rows = {_key(text): _Row(vector, cost) for text, vector in zip(texts, vectors, strict=True)}
+        self._write_rows(connection, rows, _ADD)
 
     def _no_vectors(self) -> Floats:
         return np.zeros((0, self.dimensions), dtype=np.float32)
@@ -320,10 +341,10 @@ class CachedEncoder(QueryEncoder):
         if left:
             self._check_vectors(self._no_vectors(), left)
 
-    def _write_rows(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row]) -> None:
+    def _write_rows(self, connection: sqlite3.Connection, rows: Mapping[bytes, _Row], statement: str = _WRITE) -> None:
         with connection:
             connection.executemany(
-                _WRITE,
+                statement,
                 [
                     (self.id, key, _add_checksum(key, row.vector.astype("<f4").tobytes(), row.cost), *row.cost)
                     for key, row in rows.items()
@@ -348,8 +369,8 @@ def _key(text: str) -> bytes:
 
 def _add_checksum(key: bytes, vector: bytes, cost: Sequence[float | None]) -> bytes:
     """Append a checksum of the row to the vector, because SQLite has none."""
-    written = repr([None if number is None else float(number) for number in cost]).encode()
-    return vector + zlib.crc32(written, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
+    cost_text = repr([None if number is None else float(number) for number in cost]).encode()
+    return vector + zlib.crc32(cost_text, zlib.crc32(vector, zlib.crc32(key))).to_bytes(_SUM, "little")
 
 
 def _share(paid: Usage, share: float) -> _Cost:

@@ -54,11 +54,11 @@ def overlaps(question: str, texts: Sequence[str], language: str = "english") -> 
     tokens = [frozenset(analyse(text, language)) for text in texts]
     frequency = Counter(token for each in tokens for token in each)
     weights = {token: math.log(1 + len(texts) / times) for token, times in frequency.items()}
-    wanted = frozenset(analyse(question, language))
-    of_question = _add_weights(wanted & weights.keys(), weights)
+    question_words = frozenset(analyse(question, language))
+    of_question = _add_weights(question_words & weights.keys(), weights)
     scores = []
     for each in tokens:
-        shared = _add_weights(each & wanted, weights)
+        shared = _add_weights(each & question_words, weights)
         scores.append(shared / math.sqrt(of_question * _add_weights(each, weights)) if shared else 0.0)
     return scores
 
@@ -154,8 +154,8 @@ def classify_question(question: str) -> AnswerKind:
 
 
 def _answer_yes_or_no(question: str, sentence: str, language: str) -> str:
-    wanted, present = set(analyse(question, language)), set(analyse(sentence, language))
-    covered = len(wanted & present) >= _MIN_COVERAGE * len(wanted)
+    question_words, sentence_words = set(analyse(question, language)), set(analyse(sentence, language))
+    covered = len(question_words & sentence_words) >= _MIN_COVERAGE * len(question_words)
     return "yes" if covered and bool(_NEGATION.search(question)) == bool(_NEGATION.search(sentence)) else "no"
 
 

@@ -30,9 +30,9 @@ class ClauseState:
     chain: str = ""  # "on the banks", if "of" continues it
     preposition: str = ""  # the preposition whose noun phrase has not been read yet
     predicate: str = ""  # predicate of the last triple, for the next item of a list
-    said: str = ""  # verb and first object, for phrases in front of the clause
+    phrase: str = ""  # verb and first object, for phrases in front of the clause
     fronted: list[tuple[str, Chunk]] = field(default_factory=list)
-    wanted: str = ""  # referent of "that" or "which", which may turn out to be the object
+    referent: str = ""  # referent of "that" or "which", which may turn out to be the object
     apposed: bool = False
     outer: "ClauseState | None" = None
 

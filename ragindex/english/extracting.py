@@ -74,8 +74,12 @@ def extract(title: str, text: str, numbers_as_entities: bool = False) -> Extract
         heading = len(resolved) < _FEWEST_UNITS and length < _SHORT_LINE and resolved[-1].kind != "mark"
         if not heading:
             propositions.append(_make_proposition(resolved, subject, names))
-    named = [triple for triple in triples if {entity_key(triple.subject), entity_key(triple.object)} & entities.keys()]
-    return Extraction(tuple(entities.values()), tuple(named), tuple(propositions), tuple(_write_notes(text, read)))
+    title_triples = [
+        triple for triple in triples if {entity_key(triple.subject), entity_key(triple.object)} & entities.keys()
+    ]
+    return Extraction(
+        tuple(entities.values()), tuple(title_triples), tuple(propositions), tuple(_write_notes(text, read))
+    )
 
 
 _ARTICLE = regex.compile(r"^(?:the|an?)\s+(?=\S)")

@@ -183,8 +183,8 @@ def _find_name(tokens: Sequence[Token], position: int, known_words: Collection[s
 
 def _is_year_of_name(tokens: Sequence[Token], position: int) -> bool:
     """Return whether a year begins a name: "the 2018 Winter Olympics"."""
-    named = position + 1 < len(tokens) and _is_name_part(tokens[position + 1]) and tokens[position].text.isdigit()
-    return named and position > 0 and tokens[position - 1].lower in ("the", "a", "an", "'s")
+    is_name = position + 1 < len(tokens) and _is_name_part(tokens[position + 1]) and tokens[position].text.isdigit()
+    return is_name and position > 0 and tokens[position - 1].lower in ("the", "a", "an", "'s")
 
 
 def _is_common_word(tokens: Sequence[Token], position: int, known_words: Collection[str]) -> bool:

@@ -200,12 +200,12 @@ def _build_phrase_chunk(units: Sequence[Unit]) -> Chunk:
         rest = rest[1:]
     if not rest:
         return Chunk("pronoun", full, full)
-    named = rest[-1].kind in NAME_UNITS
-    unknown = units[0].lower in POSSESSIVES and units[0].lower != "whose" and not named
+    is_name = rest[-1].kind in NAME_UNITS
+    unknown = units[0].lower in POSSESSIVES and units[0].lower != "whose" and not is_name
     if unknown or (rest[0].kind == "word" and rest[0].lower in PRONOUNS):
         return Chunk("pronoun", _join_units(rest), full)
     names = tuple(unit.text for unit in rest if unit.kind in NAME_UNITS)
-    if named:
+    if is_name:
         return Chunk(
             "name", _join_units(rest), full, rest[-1].text, _join_units(rest[:-1]), owner, names[:-1], definite
         )

@@ -28,14 +28,14 @@ def summarise(texts: Sequence[str], max_words: int = 100, language: str = "engli
 
 def _list_sentences(texts: Sequence[str]) -> Iterator[str]:
     """Yield the distinct sentences, within the limits of sentences and characters."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     characters = 0
     for text in texts:
         for sentence in split_sentences(text):
-            if sentence not in seen:
-                seen.add(sentence)
+            if sentence not in earlier:
+                earlier.add(sentence)
                 yield sentence
-            if len(seen) >= _MOST_SENTENCES:
+            if len(earlier) >= _MOST_SENTENCES:
                 return
         characters += len(text)
         if characters >= MAX_TEXT_LENGTH:

@@ -105,7 +105,7 @@ class _Reader:
         if chunk.full.lower().startswith("whose "):
             self.clause = ClauseState(self._referent(), lead=chunk.text, opened=True, outer=clause)
             return
-        if clause.wanted and not clause.verb and self.before in ("relative", "adverb"):
+        if clause.referent and not clause.verb and self.before in ("relative", "adverb"):
             clause.subject, clause.opened = "", False
         if not clause.opened:
             self._before_subject(chunk)
@@ -186,8 +186,8 @@ class _Reader:
         clause.chain = words if of_follows(self.chunks, self.position) or goes_on else ""
         if direct and not clause.object and chunk.kind != "pronoun":
             clause.object = words
-        if chunk.kind != "quantity" and not clause.said:
-            clause.said = f"{clause.predicate} {chunk.full}"
+        if chunk.kind != "quantity" and not clause.phrase:
+            clause.phrase = f"{clause.predicate} {chunk.full}"
 
     def _item(self, chunk: Chunk) -> None:
         """Add the next item of a list."""
@@ -231,9 +231,9 @@ class _Reader:
 
     def _verb(self, chunk: Chunk) -> None:
         clause = self.clause
-        if clause.wanted and clause.opened and clause.subject != clause.wanted:
-            self.triples += make_triple(clause.subject, f"{clause.lead} {chunk.text}".strip(), clause.wanted)
-            clause.wanted = ""
+        if clause.referent and clause.opened and clause.subject != clause.referent:
+            self.triples += make_triple(clause.subject, f"{clause.lead} {chunk.text}".strip(), clause.referent)
+            clause.referent = ""
         if chunk.text.startswith("to ") and clause.verb:
             self._same_subject(f"{clause.verb} {clause.object} {chunk.text}".replace("  ", " "), chunk)
         elif clause.verb and clause.preposition:
@@ -277,7 +277,7 @@ class _Reader:
     def _close(self) -> None:
         """Attach the phrases in front of a clause to its verb: "In Paris, he met Ann"."""
         clause = self.clause
-        predicate = clause.said if len(clause.said.split()) <= LONGEST_PREDICATE else clause.verb
+        predicate = clause.phrase if len(clause.phrase.split()) <= LONGEST_PREDICATE else clause.verb
         words = predicate or f"{clause.lead} {clause.verb}".strip()
         for preposition, chunk in clause.fronted if clause.verb else ():
             if chunk.name or chunk.kind == "quantity":
@@ -317,8 +317,8 @@ class _Reader:
             self.clause = ClauseState(fronted=[(preposition, self.phrase)] if preposition else [], outer=clause)
         else:
             subject = self._referent()
-            wanted = clause.lead if clause.lead and not clause.verb else subject
-            self.clause = ClauseState(subject, opened=True, wanted=wanted, outer=clause)
+            referent = clause.lead if clause.lead and not clause.verb else subject
+            self.clause = ClauseState(subject, opened=True, referent=referent, outer=clause)
 
     def _subordinate(self, chunk: Chunk) -> None:
         if clause_follows(self.chunks, self.position):

@@ -155,13 +155,13 @@ def _unpack_once(folder: Path, exported: ExportedRetriever, extract: Callable[[P
     with FileLock(folder.parent / f"{folder.name}.lock"):
         if _is_unpacked(folder, exported, given=False):  # another process was faster
             return
-        room = folder.parent / f"{folder.name}.partial"
-        shutil.rmtree(room, ignore_errors=True)  # of a process that was killed
-        room.mkdir()
+        scratch = folder.parent / f"{folder.name}.partial"
+        shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
+        scratch.mkdir()
         try:
-            extract(room)
-            (room / RETRIEVER_FILE).write_bytes(write_retriever_file(exported))
-            durable_files.fsync(room / RETRIEVER_FILE)
-            durable_files.move_durably(room, folder)
+            extract(scratch)
+            (scratch / RETRIEVER_FILE).write_bytes(write_retriever_file(exported))
+            durable_files.fsync(scratch / RETRIEVER_FILE)
+            durable_files.move_durably(scratch, folder)
         finally:
-            shutil.rmtree(room, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)

@@ -25,13 +25,13 @@ class Consent:
 
     def write_arguments(self) -> str:
         """Return the arguments of `ragindex.load` after the path, "" if nothing must be allowed."""
-        given = {"allow_hosts": self.hosts, "allow_folders": self.folders}
-        return "".join(f", {name}={list(values)!r}" for name, values in given.items() if values)
+        permissions = {"allow_hosts": self.hosts, "allow_folders": self.folders}
+        return "".join(f", {name}={list(values)!r}" for name, values in permissions.items() if values)
 
     def write_flags(self) -> str:
         """Return the flags of commands that load the retriever, each after a blank."""
-        given = {"--allow-host": self.hosts, "--allow-folder": self.folders}
-        return "".join(f" {flag} {shlex.quote(value)}" for flag, values in given.items() for value in values)
+        permissions = {"--allow-host": self.hosts, "--allow-folder": self.folders}
+        return "".join(f" {flag} {shlex.quote(value)}" for flag, values in permissions.items() for value in values)
 
 
 def list_needed(plugins: Iterable[Plugin], described: Any) -> Consent:

@@ -80,16 +80,16 @@ def export_retriever(
     _require_free(target, pack=pack)
     replaced = _read_method(target, pack=pack)
     lease = index.pin()
-    with _writing(target), _room_beside(target) as room:
-        own = _copy_own_files(scheme, room / OWN_FOLDER)
+    with _writing(target), _room_beside(target) as scratch:
+        own = _copy_own_files(scheme, scratch / OWN_FOLDER)
         if pack:
             from ragindex.export.packed_index import write_packed_index  # imports scipy
 
-            write_packed_index(index, scheme, room / INDEX_FOLDER)
-        files = tuple(describe_file(room, path) for path in sorted(room.rglob("*")) if path.is_file())
+            write_packed_index(index, scheme, scratch / INDEX_FOLDER)
+        files = tuple(describe_file(scratch, path) for path in sorted(scratch.rglob("*")) if path.is_file())
         exported = _describe(index, scheme, target, pack=pack, evidence=evidence, own=own, files=files)
         require_safe(exported.files, RetrieverLimits(), target)
-        size = _write_packed(exported, room, target) if pack else _write_folder(exported, room, target)
+        size = _write_packed(exported, scratch, target) if pack else _write_folder(exported, scratch, target)
     del lease  # the state that was copied could not be removed until here
     return Export(target, exported, size, replaced, _list_consent(index, scheme, exported))
 
@@ -153,15 +153,15 @@ def _copy_own_files(scheme: Scheme, folder: Path) -> dict[str, str]:
     A file is named by its content, so that a later export beside this one never changes a file that this one names.
     """
     plugins = [scheme, *(part for part in scheme.parts())]
-    written: dict[str, str] = {}
+    copies: dict[str, str] = {}
     for value in (file for plugin in plugins for inner in walk_plugins(plugin) for file in inner.own_files()):
         path, mark, hashed = value.partition("#")
         content = Path(path).read_bytes()
         name = f"{hashlib.sha256(content).hexdigest()[: durable_files.HASH_DIGITS]}{Path(path).suffix}"
         folder.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-        written.setdefault(value, f"{OWN_FOLDER}/{name}{mark}{hashed}")
-    return written
+        copies.setdefault(value, f"{OWN_FOLDER}/{name}{mark}{hashed}")
+    return copies
 
 
 # ---------------------------------------------------------------- writing
@@ -223,7 +223,7 @@ def _room_beside(target: Path) -> Iterator[Path]:
                 Path(lock.lock_file).unlink()
 
 
-def _write_folder(exported: ExportedRetriever, room: Path, target: Path) -> int:
+def _write_folder(exported: ExportedRetriever, scratch: Path, target: Path) -> int:
     """Write the files into the folder `target`, `retriever.toml` last, and then remove those of an earlier export.
 
     So a process that is killed leaves the earlier export or the new one, with all files of either.
@@ -232,26 +232,21 @@ def _write_folder(exported: ExportedRetriever, room: Path, target: Path) -> int:
     for file in exported.files:
         (target / file.path).parent.mkdir(exist_ok=True)
         if not (target / file.path).is_file():
-            durable_files.move_durably(room / file.path, target / file.path)
+            durable_files.move_durably(scratch / file.path, target / file.path)
     content = write_retriever_file(exported)
     durable_files.write_file(target / RETRIEVER_FILE, content)
-    _remove_others(exported, target)
+    shutil.rmtree(target / INDEX_FOLDER, ignore_errors=True)
+    targets = {target / file.path for file in exported.files}
+    for path in {*target.glob(f"{OWN_FOLDER}/*"), *target.glob(f"{RETRIEVER_FILE}.*.partial")} - targets:
+        path.unlink(missing_ok=True)
+    if not targets:
+        shutil.rmtree(target / OWN_FOLDER, ignore_errors=True)
     return len(content) + sum(file.bytes for file in exported.files)
 
 
-def _remove_others(exported: ExportedRetriever, target: Path) -> None:
-    """Remove what earlier exports left in the folder, whole or half written."""
-    shutil.rmtree(target / INDEX_FOLDER, ignore_errors=True)
-    named = {target / file.path for file in exported.files}
-    for path in {*target.glob(f"{OWN_FOLDER}/*"), *target.glob(f"{RETRIEVER_FILE}.*.partial")} - named:
-        path.unlink(missing_ok=True)
-    if not named:
-        shutil.rmtree(target / OWN_FOLDER, ignore_errors=True)
-
-
-def _write_packed(exported: ExportedRetriever, room: Path, target: Path) -> int:
-    packed = room / target.name
+def _write_packed(exported: ExportedRetriever, scratch: Path, target: Path) -> int:
+    packed = scratch / target.name
     with packed.open("wb") as file:
-        write_archive(exported, room, file)
+        write_archive(exported, scratch, file)
     durable_files.move_durably(packed, target)
     return target.stat().st_size

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ragindex._util.durable_files import expand_home
+from ragindex._util.text import require_known_options
 from ragindex.encoders.model_hub import model_hub, without_hub
 from ragindex.errors import DataError, MissingPartError, OtherLibrariesWarning, UsageError, WorkspaceError
 from ragindex.export import consent
@@ -56,20 +57,26 @@ class LoadedRetriever(IndexRetriever):
         self.index.close()
 
 
+class LoadOptions(TypedDict, total=False):
+    """What a loaded retriever may reach, take and spend; `ragindex.load` explains it."""
+
+    allow_hosts: Sequence[str]
+    allow_folders: Sequence[Path | str]
+    max_files: int
+    max_bytes: int
+    budget: float | Budget | None
+    cache: Path | str | None
+
+
 def load_retriever(
     path: Path | str,
     *,
     index: Path | str | None = None,
     encoder: registry.PluginSpec | None = None,
-    allow_hosts: Sequence[str] = (),
-    allow_folders: Sequence[Path | str] = (),
     follow: bool = False,
     read_only: bool = False,
-    budget: float | Budget | None = None,
-    cache: Path | str | None = None,
     into: Path | str | None = None,
-    max_files: int = MOST_FILES,
-    max_bytes: int = MOST_BYTES,
+    **options: Unpack[LoadOptions],
 ) -> LoadedRetriever:
     """Open a retriever that `ragindex export` wrote: a folder that refers to its index, or a packed file.
 
@@ -85,21 +92,25 @@ def load_retriever(
 
     The file is not trusted. Hosts are contacted, and keys sent, only if `allow_hosts` names them ("api.openai.com" or
     "localhost:8000"); models in folders are loaded only if `allow_folders` does. A packed file is unpacked into `into`
-    (default: the user's cache), with at most `max_files` files of `max_bytes` bytes together. `budget` limits the
-    spending on paid services, in dollars. Answers that the index does not take stay in memory, or in the file `cache`.
+    (default: the user's cache), with at most `max_files` files (10,000) of `max_bytes` bytes together (16 GiB).
+    `budget` limits the spending on paid services, in dollars. Answers that the index does not take stay in memory, or
+    in the file `cache`.
 
     Raises DataError if the file is malformed, DamagedError if its files are not as they were exported, WorkspaceError
     if the index would answer differently or is not there, and UsageError if something is not allowed or installed.
     """
+    require_known_options("ragindex.load", options, LoadOptions.__annotations__)
     given = expand_home(path)
-    limits = RetrieverLimits(max_files, max_bytes)
+    limits = RetrieverLimits(options.get("max_files", MOST_FILES), options.get("max_bytes", MOST_BYTES))
     folder, exported = _find(given, None if into is None else expand_home(into), limits)
     if exported.packed and (follow or index is not None):
         raise UsageError(f"{given} is packed: it has its index with it. Leave out follow and index.")
-    allowed = _Allowed(consent.check_hosts(allow_hosts), (*allow_folders, *_folders_of(encoder)), str(given))
+    hosts, folders = consent.check_hosts(options.get("allow_hosts", ())), options.get("allow_folders", ())
+    allowed = _Allowed(hosts, (*folders, *_folders_of(encoder)), str(given))
     plan = _make_plan(exported, folder, encoder, allowed)
-    setting = LLMSettings(budget=parse_budget(budget))
-    opened = _open_index(plan, None if index is None else expand_home(index), setting, cache, read_only=read_only)
+    setting = LLMSettings(budget=parse_budget(options.get("budget")))
+    place = None if index is None else expand_home(index)
+    opened = _open_index(plan, place, setting, options.get("cache"), read_only=read_only)
     with _closed_on_errors(opened), allowed.hub():
         if not follow:
             _require_same(plan, opened)
@@ -233,10 +244,10 @@ def _find_index(plan: _Plan, index: Path | None) -> Path:
 
     Its identity is random, so a file cannot name an index that its author has not read.
     """
-    written = plan.exported.index.path
-    folder = index or (plan.folder / written).resolve()
-    if written.startswith(("//", "\\\\")) and index is None:
-        raise UsageError(f"{plan.name} names an index on another machine, {written!r}. Name it: index=FOLDER.")
+    index_path = plan.exported.index.path
+    folder = index or (plan.folder / index_path).resolve()
+    if index_path.startswith(("//", "\\\\")) and index is None:
+        raise UsageError(f"{plan.name} names an index on another machine, {index_path!r}. Name it: index=FOLDER.")
     try:
         manifest = require_manifest(folder)
     except WorkspaceError as error:

@@ -192,10 +192,10 @@ def parse_retriever_file(content: bytes, path: Path) -> ExportedRetriever:
         values = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise DataError("TOML", f"{type(error).__name__}: {str(error)[:200]}", path=path) from error
-    written = values.get("format")
-    if isinstance(written, int) and written > RETRIEVER_FORMAT:
+    format = values.get("format")
+    if isinstance(format, int) and format > RETRIEVER_FORMAT:
         raise NewerFormatError(
-            f"{path} has the format {written}, and this version reads {RETRIEVER_FORMAT}. {upgrade_line()}"
+            f"{path} has the format {format}, and this version reads {RETRIEVER_FORMAT}. {upgrade_line()}"
         )
     hashed = values.pop("sha256", None)
     try:
@@ -239,16 +239,12 @@ def require_safe(files: Sequence[StoredFile], limits: RetrieverLimits, path: Pat
         raise DataError("each file once", "one twice", path=path)
 
 
-def _is_safe(written: str) -> bool:
-    parts = written.split("/")
-    if (
-        len(written) > _LONGEST_PATH
-        or not 2 <= len(parts) <= _MOST_LEVELS
-        or parts[0] not in (INDEX_FOLDER, OWN_FOLDER)
-    ):
+def _is_safe(path: str) -> bool:
+    parts = path.split("/")
+    if len(path) > _LONGEST_PATH or not 2 <= len(parts) <= _MOST_LEVELS or parts[0] not in (INDEX_FOLDER, OWN_FOLDER):
         return False
     plain = all(_NAME.fullmatch(part) and part.strip(".") == part and not _RESERVED.fullmatch(part) for part in parts)
-    return plain and str(PurePosixPath(written)) == written
+    return plain and str(PurePosixPath(path)) == path
 
 
 def describe_file(root: Path, path: Path) -> StoredFile:
@@ -276,11 +272,11 @@ def verify_files(folder: Path, files: Sequence[StoredFile]) -> None:
 
     Files of another export, which a killed process may have left beside its own, are never read. Raises DamagedError.
     """
-    wanted = {file.path for file in files}
-    paths = {path for path in _list_files(folder) if path in wanted or not _is_left(folder, path)}
-    if paths != wanted:
-        name = min(paths ^ wanted)
-        wrong = "is missing" if name in wanted else "does not belong to the retriever"
+    names = {file.path for file in files}
+    paths = {path for path in _list_files(folder) if path in names or not _is_left(folder, path)}
+    if paths != names:
+        name = min(paths ^ names)
+        wrong = "is missing" if name in names else "does not belong to the retriever"
         raise DamagedError(f"{folder}: {name} {wrong}. Copy the retriever again, or export it again.")
     for stored in files:
         path = folder / stored.path

@@ -28,8 +28,8 @@ def describe_plugin(plugin: Plugin, id: str | None = None, files: Mapping[str, s
 
 def _name_version(plugin: Plugin) -> str:
     source = code_fingerprint.of(type(plugin))
-    named = f"{registry.name_of(plugin)} {getattr(type(plugin), 'version', 0)}"
-    return named if source is None else f"{named} {source}"
+    version_name = f"{registry.name_of(plugin)} {getattr(type(plugin), 'version', 0)}"
+    return version_name if source is None else f"{version_name} {source}"
 
 
 def _replace_texts(value: Any, texts: Mapping[str, str]) -> Any:

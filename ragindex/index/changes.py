@@ -15,7 +15,7 @@ from ragindex.errors import LanguageWarning, LeftOutWarning, RagindexError, Usag
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges, Documents, Removals
 from ragindex.index.manifest import with_chunking, wrap_write_errors
-from ragindex.index.readings import forget_commits, record_commit, record_reading
+from ragindex.index.readings import forget_readers, record_readers, record_reading
 from ragindex.index.renames import find_renames, read_renames, record_renames
 from ragindex.index.sources import Known, PlacedDocuments, SourceRequest
 from ragindex.index.state import INDEXING, IndexState
@@ -29,13 +29,13 @@ def add_documents(
     index: IndexState, documents: Corpus | Iterable[Corpus] | Iterable[Document], *, source: str = ""
 ) -> DocumentChanges:
     """Add documents, replacing those with the same id. See `Index.add`."""
-    given = sources.corpora(documents, source)
+    corpora = sources.corpora(documents, source)
     with index.writing("adding documents") as corpus, _remove_empty_sources(index, corpus):
-        placed = _assign_sources(index, corpus, given, source, "add")
+        placements = _assign_sources(index, corpus, corpora, source, "add")
         with wrap_write_errors(f"The new ids of documents could not be written to {index.folder}"):
-            record_renames(index.folder, {}, {document.id for group in placed for document in group.documents})
-        changed = _upsert_documents(index, corpus, placed)
-    _warn_of_language(index, given)
+            record_renames(index.folder, {}, {document.id for group in placements for document in group.documents})
+        changed = _upsert_documents(index, corpus, placements)
+    _warn_of_language(index, corpora)
     return changed
 
 
@@ -48,7 +48,7 @@ def remove_documents(index: IndexState, ids: Sequence[str]) -> DocumentChanges:
         if unknown:
             meant = _describe_meant(index, corpus, unknown[0])
             raise UsageError(f"The index {index.folder} has no document {unknown[0]!r}. Nothing was removed.{meant}")
-        index.save(sources=dict(forget_commits(index.manifest.sources)))  # what is still there comes back
+        index.save(sources=dict(forget_readers(index.manifest.sources)))  # what is still there comes back
         return DocumentChanges(
             removed=corpus.remove(sorted({meant for meant in known_ids.values() if meant is not None}))
         )
@@ -60,8 +60,8 @@ def _describe_meant(index: IndexState, corpus: Documents, unknown: str) -> str:
     if id in corpus.sources([id or ""]):
         return f" The id of that file is {id!r}."
     known = list(islice(corpus.sources(), NAMES_COMPARED))
-    named = [other for other in known if other.rpartition("/")[2] == unknown]
-    near = describe_near(named[:MOST_NEAR] or find_near_names(unknown, known))
+    same_named = [other for other in known if other.rpartition("/")[2] == unknown]
+    near = describe_near(same_named[:MOST_NEAR] or find_near_names(unknown, known))
     return f" {near[0].upper()}{near[1:]}." if near else ""
 
 
@@ -89,46 +89,46 @@ def replace_source(
 
     `renames` are those of its documents, if `find_removals` has looked for them.
     """
-    (given,) = sources.corpora(documents, source)
+    (corpus_given,) = sources.corpora(documents, source)
     earlier = index.manifest.sources
     with index.writing(INDEXING) as corpus:
         with _remove_empty_sources(index, corpus):
-            (placed,) = _assign_sources(index, corpus, [given], source, "index")
-            missing = _find_missing(index.manifest.sources, corpus, given, placed, renames)
-            if missing.gone:
+            (placement,) = _assign_sources(index, corpus, [corpus_given], source, "index")
+            missing = _find_missing(index.manifest.sources, corpus, corpus_given, placement, renames)
+            if missing.removed:
                 try:
                     announce(missing.removals)
                 except RagindexError:
                     index.save(sources=earlier)
                     raise
             with wrap_write_errors(f"The new ids of documents could not be written to {index.folder}"):
-                record_renames(index.folder, missing.renames, {document.id for document in placed.documents})
-            changed = _upsert_documents(index, corpus, [placed])
-        corpus.remove(missing.gone)
-        index.save(sources=dict(record_commit(index.manifest.sources, given)))
-    _warn_of_language(index, [given])
-    if stay := missing.kept:
+                record_renames(index.folder, missing.renames, {document.id for document in placement.documents})
+            changed = _upsert_documents(index, corpus, [placement])
+        corpus.remove(missing.removed)
+        index.save(sources=dict(record_readers(index.manifest.sources, corpus_given)))
+    _warn_of_language(index, [corpus_given])
+    if stay := missing.unread:
         were = "document is kept as it was" if len(stay) == 1 else "documents are kept as they were"
         message = f"{len(stay):,} {were} read before, because the file cannot be read this time: {first_names(stay)}"
         warnings.warn(message, LeftOutWarning, stacklevel=3)
     return missing.complete(changed)
 
 
-def find_removals(index: IndexState, given: Corpus, *, source: str = "") -> Removals:
+def find_removals(index: IndexState, corpus: Corpus, *, source: str = "") -> Removals:
     """Return the documents that `replace_source` would remove. Writes nothing."""
     stored = index.documents
-    known, (placed,) = sources.place_all(index.manifest.sources, [given], source, SourceRequest(index.folder))
-    return _find_missing(known, stored, given, placed).removals
+    known, (placement,) = sources.place_all(index.manifest.sources, [corpus], source, SourceRequest(index.folder))
+    return _find_missing(known, stored, corpus, placement).removals
 
 
-def preview_replacement(index: IndexState, given: Corpus, *, source: str = "") -> DocumentChanges:
+def preview_replacement(index: IndexState, corpus: Corpus, *, source: str = "") -> DocumentChanges:
     """Return what `replace_source` would change. Writes nothing, and raises as it does."""
     stored, request, earlier = index.documents, SourceRequest(index.folder), index.manifest.sources
-    known, (placed,) = sources.place_all(earlier, [given], source, request)
-    owners = stored.sources([document.id for document in placed.documents])
-    sources.require_free(owners, earlier, known, placed, request)
-    missing = _find_missing(known, stored, given, placed)
-    return missing.complete(stored.compare(placed.documents, placed.source, placed.files))
+    known, (placement,) = sources.place_all(earlier, [corpus], source, request)
+    owners = stored.sources([document.id for document in placement.documents])
+    sources.require_free(owners, earlier, known, placement, request)
+    missing = _find_missing(known, stored, corpus, placement)
+    return missing.complete(stored.compare(placement.documents, placement.source, placement.files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,56 +141,56 @@ class _MissingDocuments:
 
     source: str
     documents: int
-    gone: tuple[str, ...]
-    kept: tuple[str, ...]
+    removed: tuple[str, ...]
+    unread: tuple[str, ...]
     untouched: int
     renames: Mapping[str, str]
 
     def complete(self, changes: DocumentChanges) -> DocumentChanges:
         """Return the changes of the documents that it has, with these."""
-        unchanged = changes.unchanged + len(self.kept) + self.untouched
+        unchanged = changes.unchanged + len(self.unread) + self.untouched
         new_ids = frozenset(self.renames.values())
         return replace(
             changes,
             added=changes.added - len(self.renames),
             new=tuple(id for id in changes.new if id not in new_ids),
-            removed=len(self.gone) - len(self.renames),
-            gone=tuple(id for id in self.gone if id not in self.renames),
+            removed=len(self.removed) - len(self.renames),
+            gone=tuple(id for id in self.removed if id not in self.renames),
             renamed=tuple(sorted(self.renames.items())),
             unchanged=unchanged,
-            kept=self.kept,
+            kept=self.unread,
         )
 
     @property
     def removals(self) -> Removals:
         """What leaves the source."""
-        return Removals(self.gone, self.source, self.documents, self.renames)
+        return Removals(self.removed, self.source, self.documents, self.renames)
 
 
 def _find_missing(
     known: Known,
     stored: Documents,
-    given: Corpus,
-    placed: PlacedDocuments,
+    corpus: Corpus,
+    placement: PlacedDocuments,
     renames: Mapping[str, str] | None = None,
 ) -> _MissingDocuments:
-    ids = {document.id for document in placed.documents}
+    ids = {document.id for document in placement.documents}
     owners = stored.sources()
     missing = sorted(
-        id for id, owner in owners.items() if owner == placed.source and placed.covers(id) and id not in ids
+        id for id, owner in owners.items() if owner == placement.source and placement.covers(id) and id not in ids
     )
-    lead = sources.lead(known, given)
-    same = {lead + name for name in given.untouched}
+    lead = sources.lead(known, corpus)
+    same = {lead + name for name in corpus.untouched}
     untouched = {id for id in missing if not same.isdisjoint(list_places(id))} if same else set[str]()
-    left_out = sources.find_left_out(known, given)
+    left_out = sources.find_left_out(known, corpus)
     unread = {id for id, reason in left_out.items() if reason.kind != NO_TEXT}
     unread_missing = tuple(id for id in missing if id not in untouched and not unread.isdisjoint(list_places(id)))
-    gone = tuple(sorted(set(missing).difference(unread_missing, untouched)))
+    removed = tuple(sorted(set(missing).difference(unread_missing, untouched)))
     if renames is None:
-        new = [document for document in placed.documents if document.id not in owners] if gone else []
-        renames = find_renames(stored.read(gone), new) if new else {}
-    count = sum(owner == placed.source for owner in owners.values())
-    return _MissingDocuments(placed.source, count, gone, unread_missing, len(untouched), renames)
+        new = [document for document in placement.documents if document.id not in owners] if removed else []
+        renames = find_renames(stored.read(removed), new) if new else {}
+    count = sum(owner == placement.source for owner in owners.values())
+    return _MissingDocuments(placement.source, count, removed, unread_missing, len(untouched), renames)
 
 
 def list_renames(index: IndexState, corpus: Corpus) -> dict[str, str]:
@@ -198,9 +198,9 @@ def list_renames(index: IndexState, corpus: Corpus) -> dict[str, str]:
     lead, documents = sources.lead(index.manifest.sources, corpus), index.documents
     coming = {lead + document.id: document for document in corpus.documents}
     owners = documents.sources()
-    gone = [id for id in owners if id.startswith(lead) and id not in coming]
+    removed = [id for id in owners if id.startswith(lead) and id not in coming]
     new = [replace(document, id=id) for id, document in coming.items() if id not in owners]
-    new_renames = find_renames(documents.read(gone), new) if gone and new else {}
+    new_renames = find_renames(documents.read(removed), new) if removed and new else {}
     known = {old: new_renames.get(id, id) for old, id in read_renames(index.folder).items()} | new_renames
     return {
         old.removeprefix(lead): id.removeprefix(lead)
@@ -223,18 +223,18 @@ def rechunk_documents(index: IndexState, chunking: Chunking) -> DocumentChanges:
 
 
 def _assign_sources(
-    index: IndexState, stored: Documents, given: Sequence[Corpus], name: str, verb: str
+    index: IndexState, stored: Documents, corpora: Sequence[Corpus], name: str, verb: str
 ) -> list[PlacedDocuments]:
     """Assign corpora to sources, and save the sources. Raises before anything is written if an id is already used."""
     asking, earlier = SourceRequest(index.folder, verb), index.manifest.sources
-    known, placed = sources.place_all(earlier, given, name, asking)
-    for corpus_documents in placed:
+    known, placements = sources.place_all(earlier, corpora, name, asking)
+    for corpus_documents in placements:
         owners = stored.sources([document.id for document in corpus_documents.documents])
         sources.require_free(owners, earlier, known, corpus_documents, asking)
-    for corpus in given:
+    for corpus in corpora:
         known = record_reading(sources.record_left_out(known, corpus), corpus)
     index.save(sources=dict(known))
-    return placed
+    return placements
 
 
 @contextmanager
@@ -249,9 +249,9 @@ def _remove_empty_sources(index: IndexState, corpus: Documents) -> Iterator[None
         raise
 
 
-def _upsert_documents(index: IndexState, corpus: Documents, placed: Sequence[PlacedDocuments]) -> DocumentChanges:
-    with progress_bar("reading documents", sum(len(group.documents) for group in placed)) as advance:
-        changes = [corpus.upsert(group.documents, group.source, advance, group.files) for group in placed]
+def _upsert_documents(index: IndexState, corpus: Documents, placements: Sequence[PlacedDocuments]) -> DocumentChanges:
+    with progress_bar("reading documents", sum(len(group.documents) for group in placements)) as advance:
+        changes = [corpus.upsert(group.documents, group.source, advance, group.files) for group in placements]
     return DocumentChanges(
         added=sum(change.added for change in changes),
         changed=sum(change.changed for change in changes),
@@ -262,8 +262,8 @@ def _upsert_documents(index: IndexState, corpus: Documents, placed: Sequence[Pla
     )
 
 
-def _warn_of_language(index: IndexState, given: Sequence[Corpus]) -> None:
-    documents = [document for corpus in given for document in corpus.documents]
+def _warn_of_language(index: IndexState, corpora: Sequence[Corpus]) -> None:
+    documents = [document for corpus in corpora for document in corpus.documents]
     step = max(1, len(documents) // _SAMPLE)
     message = language_warning([document.text for document in documents[::step]], index.language)
     if message is not None:

@@ -159,7 +159,7 @@ class PartCoverage:
         return coverage
 
     @property
-    def held(self) -> pa.Table:
+    def stored(self) -> pa.Table:
         """The passages that the part may hold, with the revisions they were built at."""
         rows = self._merged().select(revisions.REVISION_SCHEMA.names)
         if not self._in_doubt:
@@ -207,9 +207,9 @@ class PartCoverage:
     def flush(self) -> None:
         """Write all pending changes to the collection, and reset the journal to the passages in doubt."""
         if self._changes:
-            gone = [id for id, row in self._changes.items() if row is None]
-            if gone:
-                self.collection.delete(gone)
+            removed = [id for id, row in self._changes.items() if row is None]
+            if removed:
+                self.collection.delete(removed)
             for batch in _build_table(self._changes).to_batches():
                 self.collection.upsert(batch)
             self._rows, self._places = self._merged(), None
@@ -265,8 +265,8 @@ class PartCoverage:
             self._rows = self._rows.combine_chunks()  # `take` copies whole columns that have several chunks
             self._places = {id: place for place, id in enumerate(self._rows.column("id").to_pylist())}
         places = {id: self._places[id] for id in ids if id not in pending and id in self._places}
-        taken = self._rows.take(pa.array(places.values(), pa.int64()))
-        columns = [taken.column(name).to_pylist() for name in _ROW_SCHEMA.names[1:]]
+        rows = self._rows.take(pa.array(places.values(), pa.int64()))
+        columns = [rows.column(name).to_pylist() for name in _ROW_SCHEMA.names[1:]]
         covered = dict(zip(places, map(_Row, *columns), strict=True))
         return {id: row for id, row in (*pending.items(), *covered.items()) if row is not None}
 

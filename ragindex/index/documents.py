@@ -226,6 +226,12 @@ class Documents:
         lookup = _FieldLookup(self.collection, "source")
         return lookup.everything() if ids is None else lookup.values(list(ids))
 
+    def file_hashes(self, source: str) -> dict[str, str]:
+        """Return the hashes of the files that the documents of a source were read from, by document."""
+        rows = (row for batch in self.collection.scan(("source", "revision")) for row in batch.to_pylist())
+        hashes = ((row["id"], row["revision"].partition(":")[2]) for row in rows if row["source"] == source)
+        return {id: digest for id, digest in hashes if digest}
+
     def find_metadata(self, key: str) -> dict[str, Any]:
         """Return the values of a metadata key by document, of those that have it."""
         every = _FieldLookup(self.collection, "metadata").everything().items()
@@ -270,8 +276,8 @@ class Documents:
 
     def _place_passages(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Position]]:
         sections = _parse_sections(row["sections"])
-        for number, written in enumerate(row["passages"]):
-            start, end, _ = _parse_spans(written)
+        for number, span_text in enumerate(row["passages"]):
+            start, end, _ = _parse_spans(span_text)
             section = section_at(sections, start)
             id = f"{row['id']}{self.mark}{number}" if self.mark else row["id"]
             pages = pages_within(sections, start, end)
@@ -418,9 +424,9 @@ def _revise(document: Document, passage: Passage, metadata: str) -> str:
     return revisions.revision(revision, *own) if own else revision
 
 
-def _parse_spans(written: str) -> tuple[int, int, Span]:
+def _parse_spans(text: str) -> tuple[int, int, Span]:
     """Return start and end of a passage, and those of its table's header, (0, 0) if it has none."""
-    _, start, end, *header = written.split(":")
+    _, start, end, *header = text.split(":")
     first, last = header or (0, 0)
     return int(start), int(end), (int(first), int(last))
 
@@ -445,6 +451,6 @@ def _write_blocks(blocks: Sequence[Span], length: int) -> str:
     return json.dumps(blocks) if blocks else ""
 
 
-def _parse_sections(written: str) -> tuple[Section, ...]:
-    rows = load_stored_json(written) if written else []
+def _parse_sections(text: str) -> tuple[Section, ...]:
+    rows = load_stored_json(text) if text else []
     return tuple(Section(start, tuple(headings), page) for start, page, *headings in rows)

@@ -90,15 +90,15 @@ class MethodExplainer:
 
         Stores are searched again, beyond the results that the method asks for; no model is called for it.
         """
-        wanted = _WantedDocument(self, document, _find_records(self.collections, document))
-        recorder = StageRecorder(document, frozenset(id for ids in wanted.records.values() for id in ids))
+        document_search = _WantedDocument(self, document, _find_records(self.collections, document))
+        recorder = StageRecorder(document, frozenset(id for ids in document_search.records.values() for id in ids))
         with record_stages(recorder):
             (retrieval,) = self.retriever.retrieve([query], k)
         recorder.add(HITS, retrieval.hits, k)
         stages = tuple(
             replace(stage, query="" if stage.query == query.text else stage.query) for stage in recorder.stages
         )
-        return retrieval, wanted.explain(k, query.filter, stages)
+        return retrieval, document_search.explain(k, query.filter, stages)
 
 
 def find_losing_place(stages: Sequence[StageRank]) -> int:
@@ -127,7 +127,10 @@ class _WantedDocument:
         elif not any(self.records.values()):
             lost_at, reason = self._explain_missing(method)
         elif where is not None and not self._passes(where):
-            lost_at, reason = FILTER, self._explain_filter(where)
+            conditions = where.filters if isinstance(where, All) else (where,)
+            failing = [condition for condition in conditions if not self._passes(condition)]
+            described = "; ".join(map(self._describe_condition, failing or conditions))
+            lost_at, reason = FILTER, f"{self.document} does not pass the filter: {described}."
         else:
             stage = stages[find_losing_place(stages)]
             lost_at, reason = stage.stage, f"{method} lost {self.document} at {stage.stage}: {describe_rank(stage)}."
@@ -165,22 +168,18 @@ class _WantedDocument:
                     return True
         return False
 
-    def _explain_filter(self, where: Filter) -> str:
-        conditions = where.filters if isinstance(where, All) else (where,)
-        failing = [condition for condition in conditions if not self._passes(condition)]
-        described = "; ".join(map(self._describe_condition, failing or conditions))
-        return f"{self.document} does not pass the filter: {described}."
-
     def _describe_condition(self, condition: Filter) -> str:
         """Return a condition, and the value that the document has."""
         if isinstance(condition, Terms):
-            wanted = f"{condition.field} is one of {', '.join(condition.values)}"
+            description = f"{condition.field} is one of {', '.join(condition.values)}"
         elif isinstance(condition, Range):
-            wanted = f"{condition.field} lies between {condition.low} and {condition.high}"
+            description = f"{condition.field} lies between {condition.low} and {condition.high}"
         else:
             return repr(condition)
         key = condition.field.removeprefix("meta.")
-        return wanted if key == condition.field else f"{wanted}, and it has {self._read_metadata().get(key)!r}"
+        return (
+            description if key == condition.field else f"{description}, and it has {self._read_metadata().get(key)!r}"
+        )
 
     def _read_metadata(self) -> Mapping[str, Any]:
         """Return the metadata of the document, or of that of the passage."""

@@ -87,7 +87,7 @@ class Disk:
         return sum(self.serving.values())
 
     @property
-    def whole(self) -> int:
+    def total(self) -> int:
         """The total bytes of all categories."""
         return self.served + sum(self.apart.values())
 

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ragindex import mlflow_tracing
 from ragindex._util import canonical
 from ragindex._util.durable_files import expand_home
 from ragindex._util.ids import find_spelling, spellings
-from ragindex._util.text import many
+from ragindex._util.text import many, require_known_options
 from ragindex._util.workers import use_workers
 from ragindex.corpus import Chunking, Corpus
 from ragindex.errors import EngineError, MissingPartError, StaleWarning, UsageError
@@ -71,6 +71,23 @@ if TYPE_CHECKING:
     from ragindex.export.export_retriever import Export
 
 
+class OpenOptions(TypedDict, total=False):
+    """Options of `ragindex.open`, which explains them."""
+
+    encoder: PluginSpec | None
+    llm: PluginSpec | None
+    store: PluginSpec | None
+    language: str | None
+    chunking: Chunking | Literal["default"] | None
+    seed: int | None
+    budget: float | Budget | None
+    llm_settings: LLMSettings | None
+    keep_calls: bool
+    cache: Path | str | None
+    vectors: Path | None
+    wait_seconds: float
+
+
 class Index(IndexState):
     """A folder with documents and the methods built over them. Opened by `ragindex.open`; a context manager.
 
@@ -89,18 +106,7 @@ class Index(IndexState):
         *,
         create: bool = False,
         read_only: bool = False,
-        encoder: PluginSpec | None = None,
-        llm: PluginSpec | None = None,
-        store: PluginSpec | None = None,
-        language: str | None = None,
-        chunking: Chunking | Literal["default"] | None = "default",
-        seed: int | None = None,
-        budget: float | Budget | None = None,
-        llm_settings: LLMSettings | None = None,
-        keep_calls: bool = True,
-        cache: Path | str | None = None,
-        vectors: Path | None = None,
-        wait_seconds: float = 0.0,
+        **options: Unpack[OpenOptions],
     ) -> "Index":
         """Open the index in `folder`; with `create=True`, create it if it does not exist.
 
@@ -121,17 +127,19 @@ class Index(IndexState):
 
         `llm_settings` are prices, clock and cache for requests to services; without `keep_calls` the index's own cache
         of LLM responses is not used. `vectors` is a file of cached vectors, used in place of the index's own. An
-        operation waits up to `wait_seconds` for another process that writes.
+        operation waits up to `wait_seconds` (0) for another process that writes.
 
         Raises WorkspaceError if there is no index, UsageError if a fixed setting is changed, NewerFormatError, and
         StoreError.
         """
         if create and read_only:
             raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
-        folder = expand_home(folder)
+        require_known_options("ragindex.open", options, OpenOptions.__annotations__)
+        folder, seed, cache = expand_home(folder), options.get("seed"), options.get("cache")
+        language, chunking = options.get("language"), options.get("chunking", "default")
         require_seed(seed or 0)
         manifest = read_manifest(folder) if create else require_manifest(folder)
-        plugin = registry.store(store or current_values(manifest)["store"])
+        plugin = registry.store(options.get("store") or current_values(manifest)["store"])
         settings = resolve_settings(folder, manifest, language, chunking, plugin)
         if manifest is None:
             with wrap_write_errors(f"The index {folder} cannot be created"):
@@ -143,15 +151,16 @@ class Index(IndexState):
             settings = resolve_settings(folder, manifest, language, chunking, plugin)
         own = current_values(manifest)
         seed = own["seed"] if seed is None else seed
-        requests = replace(llm_settings or LLMSettings(), seed=seed)
-        if budget is not None:
+        requests = replace(options.get("llm_settings") or LLMSettings(), seed=seed)
+        if (budget := options.get("budget")) is not None:
             requests = replace(requests, budget=parse_budget(budget))
+        keep_calls = options.get("keep_calls", True)
         if keep_calls and isinstance(requests.cache, NoCache) and (read_only or cache is not None):
             requests = replace(requests, cache=open_reading_cache(folder / CALLS, cache))
-        encoders = Encoders(
-            folder, registry.encoder(encoder or own["encoder"]), settings.language, seed, requests, vectors
-        )
-        model = Model(folder, registry.llm(llm or own["llm"]), requests, keep_calls)
+        encoder = registry.encoder(options.get("encoder") or own["encoder"])
+        encoders = Encoders(folder, encoder, settings.language, seed, requests, options.get("vectors"))
+        model = Model(folder, registry.llm(options.get("llm") or own["llm"]), requests, keep_calls)
+        wait_seconds = options.get("wait_seconds", 0.0)
         return cls(folder, manifest, plugin, opened, encoders, model, seed, read_only, wait_seconds)
 
     def __enter__(self) -> "Index":
@@ -335,16 +344,16 @@ class Index(IndexState):
         """
         started = time.monotonic()
         only = [self.require_built(method) for method in methods]
-        given = list(read_sources(self.manifest.sources))
+        source_documents = list(read_sources(self))
         if dry_run:
-            return preview_update(self, given)
+            return preview_update(self, source_documents)
 
         def build() -> BuildResult:
             if not self.manifest.parts:
                 return BuildResult()
             return self.build(*only, workers=workers, retry_failed=retry_failed)
 
-        return update_index(self, given, build, _allow if allow_removals else refuse_suspicious, started)
+        return update_index(self, source_documents, build, _allow if allow_removals else refuse_suspicious, started)
 
     def require_built(self, method: PluginSpec) -> Scheme:
         """Return a method that is built. Raises MissingPartError, with the command that builds it, if it is not."""
@@ -551,7 +560,8 @@ class Index(IndexState):
         self.pin()
         part = part.with_chunking(None)
         key, record = self.key(part, self.pinned_encoder(part)), self.record(part)
-        if record.corpus != self.manifest.corpus or self.corpus_moved():
+        is_older = record.corpus != self.manifest.corpus or self.corpus_moved()
+        if is_older and not self.store.is_being_written():  # while an update runs, readers search what was there before
             warnings.warn(
                 f"The part {record.name} is older than the corpus. Run: {self.command('index')}",
                 StaleWarning,

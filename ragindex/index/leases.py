@@ -116,7 +116,9 @@ def read_states(folder: Path) -> list[ReaderState] | None:
         return None
     states = [reader.state for reader in _read_leases(leases)]
     for path in leases.glob("*.partial"):
-        _remove_if_old(path)
+        with contextlib.suppress(FileNotFoundError):  # renamed in the meantime
+            if path.stat().st_mtime < time.time() - _MAX_PARTIAL_AGE:
+                path.unlink()
     known = [state for state in states if state is not None]
     return known if len(known) == len(states) else None
 
@@ -242,12 +244,6 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def _remove_if_old(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # renamed in the meantime
-        if path.stat().st_mtime < time.time() - _MAX_PARTIAL_AGE:
-            path.unlink()
-
-
 def _release(descriptor: int, path: Path | None) -> None:
     """Release a lease. A forked child shares it, so the file is removed only after both processes have released it."""
     os.close(descriptor)
@@ -272,9 +268,9 @@ def remove_unread(folder: Path, store: Store, manifest: Manifest) -> tuple[Manif
     needed = [now, *read]
     names = store.names()
     outdated = dict(manifest.outdated)
-    begun = unfinished_parts(folder)
+    unfinished = unfinished_parts(folder)
     for key, since in sorted(manifest.outdated.items()):
-        keep = key in begun and time.time() - since < _KEEP_BEGUN
+        keep = key in unfinished and time.time() - since < _KEEP_BEGUN
         if not keep and not any(key in state.parts for state in read):
             drop_collections(folder, store, key, names)
             del outdated[key]

@@ -56,8 +56,8 @@ class SourceReading(BaseModel, frozen=True):
     `data` is what was named, where that is not the root of the source, and `format` the format that was named. `parts`
     maps the paths in the folder that were read ("": all of it) to the options of `FileSelection` that differ from
     their defaults. Of a git repository, `ref` is what was named in it ("": HEAD); the source has all documents of
-    `commit`, as the `readers` of that version read them ("": that is not certain, and all files are read again). Raises
-    NewerFormatError for what a later version has written.
+    `commit`. `readers` is the version of those that have read all its files in this way. "" for one of both: that is
+    not certain, and all files are read again. Raises NewerFormatError for what a later version has written.
     """
 
     version: int = READING_VERSION
@@ -243,10 +243,10 @@ def _rebuild_command(folder: Path, value: Mapping[str, Any]) -> str:
     roots = [source.get("root") for source in sources.values()] if isinstance(sources, dict) else []
     if isinstance(settings, dict) and "source" in settings:  # format 1 had a single source
         roots = [settings["source"]]
-    named = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]
+    quoted_roots = [shlex.quote(root) for root in roots if isinstance(root, str) and root] or ["DATA"]
     index = f"--index {shlex.quote(str(folder))}"
     return ", then: ".join(
-        f"ragindex index {root} {index}{' --rebuild' if place == 0 else ''}" for place, root in enumerate(named)
+        f"ragindex index {root} {index}{' --rebuild' if place == 0 else ''}" for place, root in enumerate(quoted_roots)
     )
 
 
@@ -398,7 +398,7 @@ def resolve_settings(
 ) -> IndexSettings:
     """Return the settings of the existing index, or those of a new one.
 
-    Raises UsageError if a value differs from that of the existing index `held`.
+    Raises UsageError if a value differs from that of the existing index.
     """
     if language is not None:
         analyse("", language)  # raises an error that suggests similar names if the language is unknown

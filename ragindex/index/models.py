@@ -115,7 +115,7 @@ class Encoders:
             with progress_bar(f"fitting {self.name} to {size:,} passages", None):
                 fitted_texts = texts()
                 self.plugin.fit(fitted_texts, self.language, self.seed, partial)
-            FittedTexts.write(partial, fitted_texts)
+            FittedTexts.write(partial, fitted_texts, sample.revisions)
             durable_files.write_hashes(partial)
             fitted = check_opened(self.plugin, self.plugin.load(partial), Encoder).id
             id = sourced(self.plugin, fitted)

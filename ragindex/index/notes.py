@@ -107,7 +107,7 @@ def describe_unknown_words(index: Index, changed: DocumentChanges, fit: str | No
     `fit` is the id of the encoder's fit before the change: a newer one was fitted to these documents too.
     """
     ids = (*changed.new, *changed.replaced)
-    fitted = isinstance(index.encoders.plugin, FittedEncoderPlugin)  # another one would be loaded in vain
+    fitted = isinstance(index.encoders.plugin, FittedEncoderPlugin)  # another one would be loaded needlessly
     if not (ids and fit and fitted) or index.encoder_id != fit:
         return None
     unknown: dict[str, None] = {}

@@ -425,8 +425,8 @@ def require_import(folder: Path, digest: str, source: str) -> Path:
     path = imported_path(folder, digest)
     wrong = durable_files.find_file_damage(path, digest)
     if wrong is not None:
-        given = f"--triples {shlex.quote(source or 'FILE')}"
-        raise DamagedError(f"An imported file: {wrong}. Give it again. {durable_files.repair_hint(folder)} {given}")
+        option = f"--triples {shlex.quote(source or 'FILE')}"
+        raise DamagedError(f"An imported file: {wrong}. Give it again. {durable_files.repair_hint(folder)} {option}")
     return path
 
 

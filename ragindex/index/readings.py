@@ -1,18 +1,23 @@
 """How the documents of sources were read: what an index remembers of it, so that a later run reads in the same way."""
 
 import os
+import shlex
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from ragindex._util.ids import list_places
 from ragindex._util.redaction import hide_secrets
 from ragindex.corpus import Corpus, read_selected
 from ragindex.corpus.file_selection import DataReading, FileSelection, restore_selection
 from ragindex.corpus.git_source import FORMAT as GIT
 from ragindex.corpus.git_source import GitAddress, parse_address, readers_version
+from ragindex.corpus.local_files import NO_FILES, KnownFiles
 from ragindex.errors import DataError, UsageError
+from ragindex.index.documents import Documents
 from ragindex.index.manifest import DocumentSource, SourceReading
 from ragindex.index.sources import Known, find_source, is_gone
 
@@ -38,7 +43,7 @@ def find_reading(known: Known, data: str, name: str = "", ref: str | None = None
         return _remember(owner, known[owner], "", data)
     if address is not None:
         return None
-    named = next(
+    reading = next(
         (
             other
             for other, source in known.items()
@@ -46,8 +51,8 @@ def find_reading(known: Known, data: str, name: str = "", ref: str | None = None
         ),
         None,
     )
-    if named is not None:
-        return _remember(named, known[named], "", data)
+    if reading is not None:
+        return _remember(reading, known[reading], "", data)
     if os.path.isdir(path):
         corpus = Corpus("", "folder", (), 0, (), False, root=os.path.realpath(path))
     else:
@@ -71,27 +76,31 @@ def record_reading(known: Known, corpus: Corpus) -> Known:
     place = _place(source, corpus) if corpus.format == "folder" else ""
     parts = _record_part(source, place, options.selection, is_file=bool(corpus.only))
     changes: dict[str, Any] = {"parts": _require_no_secrets(parts), "commit": ""}
+    if parts != reading.parts:  # until all files are read in this way
+        changes["readers"] = ""
     if not place:
         changes |= {"format": options.format, "skip_bad": options.skip_bad, "ref": options.ref}
         changes |= {} if corpus.format == "folder" else {"data": options.data}
     return {**known, owner: source.model_copy(update={"reading": reading.model_copy(update=changes)})}
 
 
-def record_commit(known: Known, corpus: Corpus) -> Known:
-    """Return the sources with the commit of a repository whose documents the index has now, all of them."""
+def record_readers(known: Known, corpus: Corpus) -> Known:
+    """Return the sources with what has read all documents that the index has now of a repository or of a folder."""
     options, owner = corpus.reading, find_source(known, corpus) if corpus.root else None
-    if options is None or owner is None or not options.commit or (reading := known[owner].reading) is None:
+    if options is None or owner is None or (reading := known[owner].reading) is None:
+        return known
+    if not options.commit and (corpus.format != "folder" or _place(known[owner], corpus)):
         return known
     reading = reading.model_copy(update={"commit": options.commit, "readers": options.readers})
     return {**known, owner: known[owner].model_copy(update={"reading": reading})}
 
 
-def forget_commits(known: Known) -> Known:
-    """Return the sources as if nothing were known of the commits that they have: all files are read again."""
+def forget_readers(known: Known) -> Known:
+    """Return the sources as if it were not known what has read their documents: all files are read again."""
     return {
         name: source
         if source.reading is None
-        else source.model_copy(update={"reading": source.reading.model_copy(update={"commit": ""})})
+        else source.model_copy(update={"reading": source.reading.model_copy(update={"commit": "", "readers": ""})})
         for name, source in known.items()
     }
 
@@ -104,15 +113,18 @@ def find_commit(source: DocumentSource, selection: FileSelection) -> str:
     return reading.commit
 
 
-def read_source(name: str, source: DocumentSource) -> Iterator[Corpus]:
-    """Yield what a source has now, read as it was before: all of it, or each part of it that was read.
+def read_source(name: str, source: DocumentSource, stored: Documents, folder: Path) -> Iterator[Corpus]:
+    """Yield what a source of the index in `folder` has now, read as it was before: all, or each part that was read.
 
-    A part that is gone from the folder has no documents. Raises DataError, MissingExtraError and UsageError.
+    Of a folder, files are not read whose bytes are those that the `stored` documents were read from. A part that is
+    gone from the source has no documents. Raises DataError, MissingExtraError and UsageError.
     """
     reading = source.reading
     if reading is None:
+        command = shlex.join(["ragindex", "index", source.root, "--as", name, "--index", str(folder)])
         raise UsageError(
-            f"How the source {name!r} ({source.root}) was read is not known. Index it once more: it is remembered then."
+            f"An earlier ragindex has read the source {name!r}, and not noted with which options. "
+            f"Read it once more, with the options you gave then, and they are kept. Run: {command}"
         )
     if source.format == GIT:
         selection = restore_selection(reading.parts.get("", {}))
@@ -135,15 +147,16 @@ def read_source(name: str, source: DocumentSource) -> Iterator[Corpus]:
         return
     if not os.path.isdir(source.root):
         raise DataError(f"the folder of the source {name!r}", "no such folder", path=Path(source.root))
-    selection = _restore_selection(reading)
+    selection, known_files = _restore_selection(reading), _find_known_files(name, source, stored)
     for place in _list_tops(reading):
         path = Path(source.root, place)
         if place and not os.path.lexists(path):
-            folder, _, file = place.rpartition("/")
-            yield Corpus(name, "folder", (), 0, (), False, root=str(Path(source.root, folder)), only=file)
+            parent, _, file = place.rpartition("/")
+            yield Corpus(name, "folder", (), 0, (), False, root=str(Path(source.root, parent)), only=file)
             continue
         own = selection.narrow(place, is_file=not path.is_dir())
-        yield read_selected(path, format="folder", skip_bad=reading.skip_bad, selection=own)
+        known = NO_FILES if place else known_files
+        yield read_selected(path, format="folder", skip_bad=reading.skip_bad, selection=own, known=known)
 
 
 def list_source_paths(source: DocumentSource) -> list[Path]:
@@ -159,6 +172,17 @@ def list_source_paths(source: DocumentSource) -> list[Path]:
 
 
 # ---------------------------------------------------------------- helpers
+
+
+def _find_known_files(name: str, source: DocumentSource, stored: Documents) -> KnownFiles:
+    """Return the hashes of the files of a folder that these readers have read with the same options, by file."""
+    if source.reading is None or source.reading.readers != readers_version():
+        return NO_FILES
+    hashes = defaultdict[str, set[str]](set)
+    for id, digest in stored.file_hashes(name).items():
+        for place in list_places(id.removeprefix(source.prefix)):  # a file can have several documents
+            hashes[place].add(digest)
+    return hashes
 
 
 def _place(source: DocumentSource, corpus: Corpus) -> str:

@@ -18,12 +18,12 @@ _COMMON_LINE = 20
 _FILE = "renames.json"
 
 
-def find_renames(gone: Iterable[Document], new: Sequence[Document]) -> dict[str, str]:
-    """Return the new ids of the documents among `gone` that are renamed, by their old ids. Each is used once."""
+def find_renames(removed: Iterable[Document], new: Sequence[Document]) -> dict[str, str]:
+    """Return the new ids of the documents among `removed` that are renamed, by their old ids. Each is used once."""
     free, renames = defaultdict[str, list[str]](list), dict[str, str]()
     for document in new:
         free[digest(document.text)].append(document.id)
-    left = sorted(gone, key=lambda document: document.id)
+    left = sorted(removed, key=lambda document: document.id)
     for same_name in (True, False):
         for document in left:
             ids = free[digest(document.text)]
@@ -40,7 +40,7 @@ def _get_name(id: str) -> str:
     return PurePosixPath(id).name
 
 
-def _match_lines(gone: Sequence[Document], new: Sequence[Document]) -> dict[str, str]:
+def _match_lines(removed: Sequence[Document], new: Sequence[Document]) -> dict[str, str]:
     """Pair documents that share nine tenths of the lines of the longer one, those that share the most first."""
     lines = {document.id: _count_lines(document) for document in new}
     holders = defaultdict[str, list[str]](list)
@@ -48,7 +48,7 @@ def _match_lines(gone: Sequence[Document], new: Sequence[Document]) -> dict[str,
         for line in counts:
             holders[line].append(id)
     pairs = list[tuple[float, str, str]]()
-    for document in gone:
+    for document in removed:
         own = _count_lines(document)
         holding = (holders[line] for line in own.keys() & holders.keys())
         candidates = {id for ids in holding if len(ids) <= _COMMON_LINE for id in ids}

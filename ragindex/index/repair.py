@@ -332,9 +332,9 @@ def rescue_documents(folder: Path, manifest: Manifest, store: Store) -> Rescued 
     if not file.exists():
         versions = [manifest.documents_version, store.version("documents")]
         tables = _read_documents(store, versions if known is None else versions[::-1], known or built)
-        with durable_files.replace_file(file) as sink, pa.ipc.new_file(sink, DOCUMENT_ROWS) as written:
+        with durable_files.replace_file(file) as sink, pa.ipc.new_file(sink, DOCUMENT_ROWS) as writer:
             for table in tables:
-                written.write_table(table)
+                writer.write_table(table)
     aside = store.set_aside("documents")
     collection, rescued = store.create("documents", DOCUMENT_SCHEMA), set[str]()
     with pa.memory_map(str(file)) as source:
@@ -378,18 +378,18 @@ def _list_built_ids(store: Store, manifest: Manifest) -> frozenset[str]:
     return frozenset(ids)
 
 
-def _read_documents(store: Store, versions: Iterable[int | None], wanted: frozenset[str]) -> Iterator[pa.Table]:
-    """Yield the whole records of the documents `wanted` (empty: of any), each from the first version that has it."""
-    taken = set[str]()
+def _read_documents(store: Store, versions: Iterable[int | None], ids: frozenset[str]) -> Iterator[pa.Table]:
+    """Yield the whole records of these documents (without ids: of any), each from the first version that has it."""
+    read_ids = set[str]()
     for version in dict.fromkeys(number for number in versions if number):
         try:
             for table in store.rescue("documents", version):
                 rows = [
                     row
                     for row in table.to_pylist()
-                    if row["id"] not in taken and (not wanted or row["id"] in wanted) and is_whole_row(row)
+                    if row["id"] not in read_ids and (not ids or row["id"] in ids) and is_whole_row(row)
                 ]
-                taken.update(row["id"] for row in rows)
+                read_ids.update(row["id"] for row in rows)
                 yield pa.Table.from_pylist(rows, schema=DOCUMENT_ROWS)
         except EngineError:
             continue
@@ -424,8 +424,8 @@ def _copy_database(source: Path, target: Path) -> None:
     """Copy an SQLite database, including its write-ahead log."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:
-            read.backup(written)
+        with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as copy:
+            read.backup(copy)
     except sqlite3.Error as error:
         raise StoreError(
             f"The cache {source} could not be copied to {target}: {error}. Nothing was changed."

@@ -132,8 +132,8 @@ class IndexRetriever:
 
         Raises the same errors as `search`.
         """
-        wanted = _as_filter(where)
-        results = self.retrieve([Query(str(number), text, wanted) for number, text in enumerate(texts)], k)
+        condition = _as_filter(where)
+        results = self.retrieve([Query(str(number), text, condition) for number, text in enumerate(texts)], k)
         return [
             Hits(text, result.hits, result.trace, result.notes) for text, result in zip(texts, results, strict=True)
         ]

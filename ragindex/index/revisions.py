@@ -20,16 +20,16 @@ def revision_table(ids: list[str], revisions: list[str]) -> pa.Table:
     return pa.table([pa.array(ids, pa.string()), pa.array(revisions, pa.string())], schema=REVISION_SCHEMA)
 
 
-def to_make(wanted: pa.Table, stored: pa.Table) -> pa.Table:
-    """Return the rows of `wanted` that `held` lacks or has at another revision, sorted by id."""
-    missing = pc.invert(pc.is_in(_build_keys(wanted), value_set=_build_keys(stored)))
-    return wanted.filter(missing).sort_by("id")
+def to_make(current: pa.Table, stored: pa.Table) -> pa.Table:
+    """Return the rows of `current` that `stored` lacks or has at another revision, sorted by id."""
+    missing = pc.invert(pc.is_in(_build_keys(current), value_set=_build_keys(stored)))
+    return current.filter(missing).sort_by("id")
 
 
-def to_forget(wanted: pa.Table, stored: pa.Table) -> list[str]:
-    """Return the ids of `held` that are not in `wanted`, sorted."""
-    gone = pc.invert(pc.is_in(stored.column("id"), value_set=wanted.column("id").combine_chunks()))
-    return sorted(stored.column("id").filter(gone).to_pylist())
+def to_forget(current: pa.Table, stored: pa.Table) -> list[str]:
+    """Return the ids of `stored` that are not in `current`, sorted."""
+    is_removed = pc.invert(pc.is_in(stored.column("id"), value_set=current.column("id").combine_chunks()))
+    return sorted(stored.column("id").filter(is_removed).to_pylist())
 
 
 def merge_revisions(tables: list[pa.Table]) -> pa.Table:

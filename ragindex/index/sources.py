@@ -57,8 +57,8 @@ class SourceRequest:
 
     def command(self, root: str, name: str = "") -> str:
         """Return the whole command, with `--as name` if a name is given."""
-        named = f" --as {shlex.quote(name)}" if name else ""
-        return f"ragindex {self.verb} {shlex.quote(root)}{named} --index {shlex.quote(str(self.folder))}"
+        option = f" --as {shlex.quote(name)}" if name else ""
+        return f"ragindex {self.verb} {shlex.quote(root)}{option} --index {shlex.quote(str(self.folder))}"
 
     def removal(self, name: str) -> str:
         """Return the command that removes a source with its documents."""
@@ -117,7 +117,7 @@ def lead(known: Known, corpus: Corpus) -> str:
 
 
 def place_all(
-    known: Known, given: Iterable[Corpus], name: str, asking: SourceRequest
+    known: Known, corpora: Iterable[Corpus], name: str, asking: SourceRequest
 ) -> tuple[Known, list[PlacedDocuments]]:
     """Assign several corpora to sources, as `place_corpus` does, and merge the corpora of one source.
 
@@ -126,38 +126,38 @@ def place_all(
     """
     together: dict[str, PlacedDocuments] = {}
     name = find_spelling(name, known) or unicodedata.normalize("NFC", name)  # as ids of files are
-    for corpus in given:
+    for corpus in corpora:
         _require_ids(corpus)
-        known, placed = place_corpus(known, corpus, name, asking)
-        earlier = together.get(placed.source)
-        together[placed.source] = placed if earlier is None else _merge_placed(earlier, placed)
+        known, placement = place_corpus(known, corpus, name, asking)
+        earlier = together.get(placement.source)
+        together[placement.source] = placement if earlier is None else _merge_placed(earlier, placement)
     return known, list(together.values())
 
 
 def require_free(
-    owners: Mapping[str, str], earlier: Known, known: Known, placed: PlacedDocuments, asking: SourceRequest
+    owners: Mapping[str, str], earlier: Known, known: Known, placement: PlacedDocuments, asking: SourceRequest
 ) -> None:
     """Raise WorkspaceError, naming both paths, if another source has a document with the same id.
 
     `owners` maps the ids of stored documents to their sources. `earlier` are the sources known before this request.
     """
-    for document in placed.documents:
-        theirs = owners.get(document.id, placed.source)
-        if theirs != placed.source:
+    for document in placement.documents:
+        theirs = owners.get(document.id, placement.source)
+        if theirs != placement.source:
             raise WorkspaceError(
-                f"The id {document.id!r} of {_describe_place(known, placed.source, document.id)} is already used by "
+                f"The id {document.id!r} of {_describe_place(known, placement.source, document.id)} is already used by "
                 f"{_describe_place(known, theirs, document.id)} in the index {asking.folder}. "
-                f"Nothing was written. {_suggest_fix(known, placed.source, theirs, earlier, asking)}"
+                f"Nothing was written. {_suggest_fix(known, placement.source, theirs, earlier, asking)}"
             )
 
 
-def choose_chunking(manifest: Manifest | None, corpus: Corpus, *, kept: bool = False) -> Literal["default"] | None:
+def choose_chunking(manifest: Manifest | None, corpus: Corpus, *, keep: bool = False) -> Literal["default"] | None:
     """Return the `chunking` argument for opening an index with `corpus`.
 
     It is "default" (keep the index's chunking) if the index knows the source of `corpus`, or if it exists and
-    `kept` is true; otherwise it is the chunking that suits the corpus.
+    `keep` is true; otherwise it is the chunking that suits the corpus.
     """
-    if manifest is not None and (kept or (corpus.root and find_source(manifest.sources, corpus))):
+    if manifest is not None and (keep or (corpus.root and find_source(manifest.sources, corpus))):
         return "default"
     return corpus.chunking
 
@@ -203,9 +203,9 @@ def record_left_out(known: Known, corpus: Corpus) -> Known:
     if owner is None:
         return known
     source, lead = known[owner], _build_lead(known[owner], corpus)
-    placed = PlacedDocuments(owner, lead, (), lead + corpus.only if corpus.only else None)
+    placement = PlacedDocuments(owner, lead, (), lead + corpus.only if corpus.only else None)
     untouched = {lead + name for name in corpus.untouched}
-    others = {id: reason for id, reason in source.left_out.items() if id in untouched or not placed.covers(id)}
+    others = {id: reason for id, reason in source.left_out.items() if id in untouched or not placement.covers(id)}
     passed_over = {lead + name: reason for name, reason in corpus.unread.items()}
     skipped = {id: file.reason for id, file in find_left_out(known, corpus).items()}
     left_out = {**skipped, **others, **passed_over}
@@ -241,13 +241,13 @@ def _list_flags(reading: SourceReading) -> str:
 
 
 def _require_ids(corpus: Corpus) -> None:
-    seen = set[str]()
+    earlier_ids = set[str]()
     for document in corpus.documents:
         if (control := describe_control(document.id)) is not None:
             raise DataError("document ids without control characters", control)
-        if document.id in seen:
+        if document.id in earlier_ids:
             raise DataError("each document id once", f"the id {document.id!r} twice")
-        seen.add(document.id)
+        earlier_ids.add(document.id)
 
 
 def _merge_placed(first: PlacedDocuments, second: PlacedDocuments) -> PlacedDocuments:

@@ -25,7 +25,7 @@ from ragindex.index.parts import (
     topological_order,
     uses_encoder,
 )
-from ragindex.index.readings import forget_commits
+from ragindex.index.readings import forget_readers
 from ragindex.interfaces import Collection, Part, Scheme, Store, StorePlugin
 from ragindex.interfaces.llm import LLM, PaidPlugin
 from ragindex.plugins import registry
@@ -167,7 +167,7 @@ class IndexState:
                 if owner != INDEXING or self.store.keeps_files:
                     raise self.lost()
                 # The new collection may reach the version number of the lost one.
-                sources = dict(forget_commits(self.manifest.sources))
+                sources = dict(forget_readers(self.manifest.sources))
                 self.save(documents_version=0, documents_identity="", sources=sources)
             collection = self.store.create("documents", DOCUMENT_SCHEMA)
             self._require_known(collection)
@@ -224,7 +224,7 @@ class IndexState:
             documents_version=collection.version,
             documents_identity=collection.identity,
             documents=collection.count(),
-            sources=dict(forget_commits(self.manifest.sources)),
+            sources=dict(forget_readers(self.manifest.sources)),
         )
 
     def lost(self) -> StoreError:

@@ -137,25 +137,25 @@ def sync(index: IndexState, plugins: Iterable[Scheme | Part[Any]] = ()) -> Build
     index.require_prices(parts)
     cores = limit_blas(available_cores())  # in a container, BLAS sees all cores of the machine
     with cores, index.writing("indexing") as corpus:
-        wanted = corpus.passage_revisions()
-        if not len(wanted) and not index.manifest.parts:
+        revisions = corpus.passage_revisions()
+        if not len(revisions) and not index.manifest.parts:
             raise WorkspaceError(
                 f"The index {index.folder} has no documents. Run: ragindex add FILES --index {index.folder}"
             )
         refit = None
         if any("encoder" in part.uses for part in parts):
-            ids = sorted(wanted.column("id").to_pylist())
+            ids = sorted(revisions.column("id").to_pylist())
             refit = index.encoders.prepare(
                 lambda: _read_texts(index, corpus, ids),
                 len(ids),
-                PassageSample.draw(wanted, partial(_read_texts, index, corpus)),
+                PassageSample(revisions, partial(_read_texts, index, corpus)),
                 watch=not find_refit_hindrances(index, parts),
             )
         if refit is not None and refit.reason != ASKED_FOR:
             _log.warning("%s was fitted again in %.1f s, because %s.", refit.encoder, refit.seconds, refit.reason)
         tasks = _plan(index, parts, corpus, keep=not damaged and not index.corpus_moved())
-        records, synced = apply_changes(tasks, wanted)
-        _pin_readers(index, records, corpus, wanted)
+        records, synced = apply_changes(tasks, revisions)
+        _pin_readers(index, records, corpus, revisions)
     for sentence in damaged:
         warnings.warn(f"{sentence}: rebuilt.", durable_files.RepairWarning, stacklevel=2)
     return replace(synced, refit=refit)
@@ -382,14 +382,14 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
     chunks = [task for task in tasks if isinstance(task.part, Chunks)]
     others = [task for task in tasks if not isinstance(task.part, Chunks)]
 
-    def update(task: Building, wanted: pa.Table) -> None:
+    def update(task: Building, current: pa.Table) -> None:
         nonlocal built, forgotten, finish_seconds
         if task.record is not None:
             records[task.key] = task.record
             return
-        forgotten += _forget(task, revisions.to_forget(wanted, task.coverage.held))
+        forgotten += _forget(task, revisions.to_forget(current, task.coverage.stored))
         try:
-            built += _build_passages(task, revisions.to_make(wanted, task.coverage.held))
+            built += _build_passages(task, revisions.to_make(current, task.coverage.stored))
             made_at = time.perf_counter()
             with progress_bar(f"{task.name}: finishing", None):
                 records[task.key] = _finish_part(task, fingerprint)
@@ -401,14 +401,23 @@ def apply_changes(tasks: Sequence[Building], corpus: pa.Table) -> tuple[dict[str
     for task in chunks:
         update(task, task.context.documents.document_revisions())
     passages = _read_passage_revisions(others, corpus)
+    _reuse_vectors(others, passages)
     for task in reversed(others):
-        forgotten += _forget(task, revisions.to_forget(passages[task.part.own_chunking()], task.coverage.held))
+        forgotten += _forget(task, revisions.to_forget(passages[task.part.own_chunking()], task.coverage.stored))
     for task in others:
         sources = [other.coverage.outputs for other in task.inputs if not isinstance(other.part, Chunks)]
         # An input may have failed for some passages.
-        wanted = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
-        update(task, wanted)
+        current = revisions.merge_revisions(sources) if sources else passages[task.part.own_chunking()]
+        update(task, current)
     return records, BuildResult(built, forgotten, time.perf_counter() - start - finish_seconds, finish_seconds)
+
+
+def _reuse_vectors(tasks: Sequence[Building], passages: Mapping[Chunking | None, pa.Table]) -> None:
+    """Let encoders keep the vectors of what is removed if passages are made: these may be the same under other ids."""
+    makes = any(len(revisions.to_make(passages[task.part.own_chunking()], task.coverage.stored)) for task in tasks)
+    for task in tasks:
+        if task.encoder is not None:
+            task.encoder.take_vectors(makes)
 
 
 def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict[Chunking | None, pa.Table]:
@@ -440,7 +449,7 @@ def _remove(task: Building, ids: Sequence[str]) -> None:
 
 def _build_passages(task: Building, todo: pa.Table) -> int:
     task.context = task.context.reopened()  # the inputs may have changed since passages were removed
-    if not len(todo) and not len(task.coverage.held):
+    if not len(todo) and not len(task.coverage.stored):
         task.part.apply(Change({}), task.context)  # an empty part needs its collections too
     size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
     if "model" in task.part.uses:
@@ -448,24 +457,26 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
     with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)
-            ids, wanted = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
+            ids, batch_revisions = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
             task.coverage.begin(ids)
             _touch_neighbours(task, ids)  # passages that share the old records
-            cost = _apply_batch(task, Change(dict(zip(ids, wanted, strict=True))))
+            cost = _apply_batch(task, Change(dict(zip(ids, batch_revisions, strict=True))))
             _touch_neighbours(task, ids)  # passages that share the new records
-            _cover(task, ids, wanted, cost)
+            _cover(task, ids, batch_revisions, cost)
             advance(len(ids))
             require_time()
     task.coverage.flush()
     return len(todo)
 
 
-def _cover(task: Building, ids: Sequence[str], wanted: Sequence[str], cost: Usage) -> None:
+def _cover(task: Building, ids: Sequence[str], batch_revisions: Sequence[str], cost: Usage) -> None:
     """Record a batch as covered, except failed passages, so that the next sync tries them again.
 
     They are removed, unless their records can belong to other passages.
     """
-    built = [(id, revision) for id, revision in zip(ids, wanted, strict=True) if id not in task.context.failures]
+    built = [
+        (id, revision) for id, revision in zip(ids, batch_revisions, strict=True) if id not in task.context.failures
+    ]
     failed = [id for id in ids if id in task.context.failures]
     if failed and task.part.shares_records:
         task.coverage.fail(failed)
@@ -605,17 +616,19 @@ def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> RemovedMetho
         missing = [label for label, parts in parts_of_named.items() if not set(parts) <= set(finished)]
         if missing:
             raise UsageError(f"The index {index.folder} is not built for {', '.join(missing)}. Nothing was removed.")
-        named = topological_order(part for parts in parts_of_named.values() for part in parts)
+        named_parts = topological_order(part for parts in parts_of_named.values() for part in parts)
         built = {name: parts for name, parts in list_working_methods().items() if set(parts) <= set(finished)}
         staying = [  # a method that needs all that a named one needs cannot stay without it
             parts for parts in built.values() if not any(set(parts) >= set(own) for own in parts_of_named.values())
         ]
-        others = [part for part in finished if part not in named]
+        others = [part for part in finished if part not in named_parts]
         needed = topological_order([*others, *(part for parts in staying for part in parts)])
-        removed = [part for part in named if part not in needed]
+        removed = [part for part in named_parts if part not in needed]
         if not removed:
             using = [
-                name for name, parts in built.items() if name not in parts_of_named and not set(named).isdisjoint(parts)
+                name
+                for name, parts in built.items()
+                if name not in parts_of_named and not set(named_parts).isdisjoint(parts)
             ]
             raise UsageError(
                 f"All parts of {', '.join(parts_of_named)} are used by {', '.join(using)} too. Nothing was removed. "
@@ -636,7 +649,7 @@ def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> RemovedMetho
 # ---------------------------------------------------------------- pin readers, clean
 
 
-def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Documents, wanted: Any) -> None:
+def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Documents, lease_state: Any) -> None:
     """Pin readers to the built parts, mark outdated parts (such as those of a replaced encoder fit), and clean up."""
     corpus.collection.finish()
     encoder = next((record.encoder for record in built.values() if record.encoder), None)
@@ -656,11 +669,11 @@ def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Doc
     index.opened.clear()
     index.save(
         **index.built_with(),
-        corpus=revisions.corpus_fingerprint(wanted),
+        corpus=revisions.corpus_fingerprint(lease_state),
         documents_version=corpus.collection.version,
         documents_identity=corpus.collection.identity,
         documents=corpus.collection.count(),
-        passages=len(wanted),
+        passages=len(lease_state),
         encoders=encoders,
         parts={**parts, **built},
         finished_by=dict(index.store_plugin.finishes_by),

@@ -17,7 +17,7 @@ from ragindex.corpus import Corpus
 from ragindex.errors import DataError, UsageError
 from ragindex.index.changes import find_removals, preview_replacement, replace_source
 from ragindex.index.documents import DocumentChanges, Removals
-from ragindex.index.manifest import DocumentSource, PartRecord, wrap_write_errors
+from ragindex.index.manifest import wrap_write_errors
 from ragindex.index.models import Refit
 from ragindex.index.parts import list_working_methods, topological_order
 from ragindex.index.readings import read_source
@@ -125,23 +125,24 @@ def add_changes(each: Sequence[DocumentChanges]) -> DocumentChanges:
     )
 
 
-def read_sources(known: Mapping[str, DocumentSource]) -> Iterator[SourceDocuments]:
-    """Read every source as it was read before; yields its documents, or why it cannot be read.
+def read_sources(index: IndexState) -> Iterator[SourceDocuments]:
+    """Read every source of an index as it was read before; yields its documents, or why it cannot be read.
 
-    Sources of a program's documents, which nothing can read again, are passed over.
+    Files whose bytes are those that its documents were read from are not read again. Sources of a program's
+    documents, which nothing can read again, are passed over.
     """
-    for name, source in known.items():
+    for name, source in index.manifest.sources.items():
         if not source.root:
             continue
         try:
-            yield SourceDocuments(name, tuple(read_source(name, source)))
+            yield SourceDocuments(name, tuple(read_source(name, source, index.documents, index.folder)))
         except (DataError, UsageError) as error:
             yield SourceDocuments(name, failure=str(error))
 
 
 def update_index(
     index: IndexState,
-    given: Sequence[SourceDocuments],
+    per_source: Sequence[SourceDocuments],
     build: Callable[[], BuildResult],
     announce: Callable[[Removals], None],
     started: float | None = None,
@@ -156,15 +157,20 @@ def update_index(
         index.reload()
         before = dict(index.manifest.parts)
         renames: Iterator[Mapping[str, str] | None] = repeat(None)
-        if sum(len(source.corpora) for source in given) > 1:  # nothing is written before all removals are allowed
-            corpora = [(corpus, source.named) for source in given for corpus in source.corpora]
-            removals = [find_removals(index, corpus, source=named) for corpus, named in corpora]
+        if sum(len(source.corpora) for source in per_source) > 1:  # nothing is written before all removals are allowed
+            corpora = [(corpus, source.named) for source in per_source for corpus in source.corpora]
+            removals = [find_removals(index, corpus, source=source_name) for corpus, source_name in corpora]
             for removed in filter(lambda removed: removed.ids, removals):
                 announce(removed)
             announce, renames = _agree, iter([removed.renames for removed in removals])
-        updates = [_replace_source(index, source, announce, renames) for source in given]
+        updates = [_replace_source(index, source, announce, renames) for source in per_source]
         result = build()
-    parts = _list_updated(before, index.manifest.parts)
+    changed = (
+        record
+        for key, record in index.manifest.parts.items()
+        if key not in before or before[key].corpus != record.corpus
+    )
+    parts = tuple(dict.fromkeys(record.name for record in changed))
     return IndexUpdate(
         tuple(updates),
         parts,
@@ -175,12 +181,12 @@ def update_index(
     )
 
 
-def preview_update(index: IndexState, given: Sequence[SourceDocuments]) -> IndexUpdate:
+def preview_update(index: IndexState, per_source: Sequence[SourceDocuments]) -> IndexUpdate:
     """Return the report of an update as far as it is known before: the documents that it would change."""
     started = time.monotonic()
     updates = [
         _report_source(source, [preview_replacement(index, corpus, source=source.named) for corpus in source.corpora])
-        for source in given
+        for source in per_source
     ]
     return IndexUpdate(tuple(updates), seconds=time.monotonic() - started)
 
@@ -267,9 +273,3 @@ def _report_source(source: SourceDocuments, changes: Sequence[DocumentChanges]) 
     left_out = tuple(str(reason) for corpus in source.corpora for reason in corpus.skipped)
     commits = [corpus.reading.commit for corpus in source.corpora if corpus.reading is not None]
     return SourceUpdate(source.source, add_changes(changes), left_out, source.failure, "".join(commits[:1]))
-
-
-def _list_updated(before: Mapping[str, PartRecord], after: Mapping[str, PartRecord]) -> tuple[str, ...]:
-    """Return the labels of the parts that are new, or were made of another corpus before."""
-    changed = (record for key, record in after.items() if key not in before or before[key].corpus != record.corpus)
-    return tuple(dict.fromkeys(record.name for record in changed))

@@ -41,12 +41,12 @@ def record_versions(names: Sequence[str], context: BuildContext, collection: str
     """
     states, now = context.collection(collection, STATES), time.time()
     known = _read_states(states)
-    wanted = {**{name: now for name, replaced in known.items() if not replaced}, **dict.fromkeys(names, 0.0)}
-    changed = {name: moment for name, moment in wanted.items() if known.get(name) != moment}
+    replaced_at = {**{name: now for name, replaced in known.items() if not replaced}, **dict.fromkeys(names, 0.0)}
+    changed = {name: moment for name, moment in replaced_at.items() if known.get(name) != moment}
     if changed:
         columns = [pa.array(list(changed), pa.string()), pa.array(list(changed.values()), pa.float64())]
         states.upsert(pa.RecordBatch.from_arrays(columns, names=["id", "replaced"]))
-    states.delete(sorted({**known, **wanted}.keys() - set(names)))
+    states.delete(sorted({**known, **replaced_at}.keys() - set(names)))
 
 
 def recorded_versions(states: Collection) -> list[str]:

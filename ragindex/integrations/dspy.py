@@ -11,7 +11,6 @@ from ragindex.index.retriever import Hits, IndexRetriever, Where
 from ragindex.integrations.shared import build_metadata, open_built_method
 from ragindex.llm.budget import Budget
 from ragindex.plugins.registry import PluginSpec
-from ragindex.types import Hit
 
 try:
     import dspy
@@ -60,13 +59,13 @@ class DSPyRetriever(dspy.Module):  # type: ignore[misc]  # dspy has no types
 
     def forward(self, query: str, k: int | None = None, where: Where | None = None) -> Any:
         """Search. `where` is added to that of the retriever and never replaces it."""
-        wanted = combine_filters(self.where, _translate(where))
-        return _to_prediction(self.retriever.search(query, self.k if k is None else k, where=wanted))
+        condition = combine_filters(self.where, _translate(where))
+        return _to_prediction(self.retriever.search(query, self.k if k is None else k, where=condition))
 
     async def aforward(self, query: str, k: int | None = None, where: Where | None = None) -> Any:
         """Search without blocking the event loop."""
-        wanted = combine_filters(self.where, _translate(where))
-        return _to_prediction(await self.retriever.asearch(query, self.k if k is None else k, where=wanted))
+        condition = combine_filters(self.where, _translate(where))
+        return _to_prediction(await self.retriever.asearch(query, self.k if k is None else k, where=condition))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy without the open method, which is frozen and may hold a large index: optimizers copy programs often."""
@@ -79,12 +78,8 @@ def _translate(where: Where | None) -> Filter | None:
 
 def _to_prediction(hits: Hits) -> Any:
     return dspy.Prediction(
-        passages=[_to_passage(hit) for hit in hits],
+        passages=[f"{hit.title} | {hit.text}" if hit.title else hit.text for hit in hits],
         ids=[hit.id for hit in hits],
         scores=[hit.score for hit in hits],
         metadata=[build_metadata(hit) for hit in hits],
     )
-
-
-def _to_passage(hit: Hit) -> str:
-    return f"{hit.title} | {hit.text}" if hit.title else hit.text

@@ -66,7 +66,7 @@ class HaystackRetriever:
         budget: float | None = None,
         cache: str | None = None,
     ) -> None:
-        if sum(given is not None for given in (index, exported, retriever)) != 1 or (index is None) != (method is None):
+        if sum(each is not None for each in (index, exported, retriever)) != 1 or (index is None) != (method is None):
             raise UsageError(
                 "HaystackRetriever takes either 'index' and 'method', or 'retriever', an open method, or 'exported', "
                 "the path of an exported retriever."
@@ -150,10 +150,10 @@ class HaystackRetriever:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Make the component that `to_dict` described. The index is opened when it is first used."""
-        given = dict(data.get("init_parameters", {}))
-        if "filter_policy" in given:
-            given["filter_policy"] = FilterPolicy.from_str(given["filter_policy"])
-        return default_from_dict(cls, {**data, "init_parameters": given})
+        parameters = dict(data.get("init_parameters", {}))
+        if "filter_policy" in parameters:
+            parameters["filter_policy"] = FilterPolicy.from_str(parameters["filter_policy"])
+        return default_from_dict(cls, {**data, "init_parameters": parameters})
 
     def _open(self) -> IndexRetriever:
         if self._opened is None:
@@ -164,10 +164,14 @@ class HaystackRetriever:
             )
         return self._opened
 
-    def _translate(self, given: dict[str, Any] | None) -> Filter | None:
+    def _translate(self, filters: dict[str, Any] | None) -> Filter | None:
         """Apply the policy. Haystack's own function for it drops a filter that it cannot merge."""
-        own, wanted = translate_haystack_filters(self.filters), translate_haystack_filters(given)
-        return combine_filters(own, wanted) if self.filter_policy == FilterPolicy.MERGE else wanted or own
+        own_filters, call_filters = translate_haystack_filters(self.filters), translate_haystack_filters(filters)
+        return (
+            combine_filters(own_filters, call_filters)
+            if self.filter_policy == FilterPolicy.MERGE
+            else call_filters or own_filters
+        )
 
 
 def _to_output(hits: Hits) -> dict[str, list[Document]]:
@@ -179,31 +183,31 @@ def _to_output(hits: Hits) -> dict[str, list[Document]]:
 # ---------------------------------------------------------------- filters
 
 
-def translate_haystack_filters(given: Mapping[str, Any] | None) -> Filter | None:
+def translate_haystack_filters(filters: Mapping[str, Any] | None) -> Filter | None:
     """Translate Haystack's filters; None and {} are no filter.
 
     A field is `meta.KEY`, or KEY. All operators of Haystack are known. Strings are ordered only as ISO dates, and then
     as strings: stored dates must be written like the one in the filter. A list passes if an element does.
     Raises HaystackFilterError for what is malformed and for other fields of a document, such as `content`.
     """
-    if not given:
+    if not filters:
         return None
     try:
-        return _translate_condition(given)
+        return _translate_condition(filters)
     except HaystackFilterError:
         raise
     except UsageError as error:
         raise HaystackFilterError(str(error)) from error
 
 
-def _translate_condition(given: object) -> Filter:
-    if not isinstance(given, Mapping):
-        raise HaystackFilterError(f"A filter for Haystack is a mapping. Got {given!r} instead.")
-    return _translate_comparison(given) if "field" in given else _translate_logic(given)
+def _translate_condition(condition: object) -> Filter:
+    if not isinstance(condition, Mapping):
+        raise HaystackFilterError(f"A filter for Haystack is a mapping. Got {condition!r} instead.")
+    return _translate_comparison(condition) if "field" in condition else _translate_logic(condition)
 
 
-def _translate_logic(given: Mapping[str, Any]) -> Filter:
-    operator, conditions = _require(given, "operator"), _require(given, "conditions")
+def _translate_logic(condition: Mapping[str, Any]) -> Filter:
+    operator, conditions = _require(condition, "operator"), _require(condition, "conditions")
     if not isinstance(conditions, list):
         raise HaystackFilterError(f"'conditions' is a list of filters. Got {conditions!r} instead.")
     parts = tuple(_translate_condition(part) for part in conditions)
@@ -218,9 +222,9 @@ def _translate_logic(given: Mapping[str, Any]) -> Filter:
             raise HaystackFilterError(f"Filters are joined by AND, OR and NOT. Got {operator!r} instead.")
 
 
-def _translate_comparison(given: Mapping[str, Any]) -> Filter:
-    operator, value = _require(given, "operator"), _require(given, "value")
-    key = _find_key(given["field"])
+def _translate_comparison(condition: Mapping[str, Any]) -> Filter:
+    operator, value = _require(condition, "operator"), _require(condition, "value")
+    key = _find_key(condition["field"])
     comparison = _COMPARISONS.get(operator)
     if comparison is None:
         raise HaystackFilterError(f"Haystack has no operator {operator!r}. Available: {', '.join(_COMPARISONS)}.")
@@ -255,10 +259,10 @@ def _find_key(field: object) -> str:
     return key
 
 
-def _require(given: Mapping[str, Any], name: str) -> Any:
-    if name not in given:
-        raise HaystackFilterError(f"{name!r} is missing in the filter {dict(given)!r}.")
-    return given[name]
+def _require(condition: Mapping[str, Any], name: str) -> Any:
+    if name not in condition:
+        raise HaystackFilterError(f"{name!r} is missing in the filter {dict(condition)!r}.")
+    return condition[name]
 
 
 _DOCUMENT_FIELDS = ("id", "content", "blob", "meta", "score", "embedding", "sparse_embedding")

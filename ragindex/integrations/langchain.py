@@ -97,8 +97,8 @@ class LangChainRetriever(BaseRetriever):
         hits = await self.retriever.asearch(query, self.k if k is None else k, where=self._translate(filter))
         return _to_documents(hits)
 
-    def _translate(self, given: LangChainFilter | None) -> Filter | None:
-        return combine_filters(translate_langchain_filter(self.filter), translate_langchain_filter(given))
+    def _translate(self, filter: LangChainFilter | None) -> Filter | None:
+        return combine_filters(translate_langchain_filter(self.filter), translate_langchain_filter(filter))
 
 
 def _to_documents(hits: Hits) -> list[Document]:
@@ -110,7 +110,7 @@ def _to_documents(hits: Hits) -> list[Document]:
 # ---------------------------------------------------------------- filters
 
 
-def translate_langchain_filter(given: LangChainFilter | None) -> Filter | None:
+def translate_langchain_filter(filter: LangChainFilter | None) -> Filter | None:
     """Translate a filter of LangChain; None, without conditions, is no filter.
 
     A mapping has keys of the documents' metadata; all entries must match. A value is compared by `$eq`, a list by
@@ -118,17 +118,17 @@ def translate_langchain_filter(given: LangChainFilter | None) -> Filter | None:
     `$or` take a list of filters, `$not` a filter. Of a `FilterDirective`, all but `contain` and `like` is known.
     Raises UsageError for anything else.
     """
-    if given is None:
+    if filter is None:
         return None
-    if isinstance(given, structured_query.FilterDirective):
-        return _translate_directive(given)
-    return _translate_mapping(given)
+    if isinstance(filter, structured_query.FilterDirective):
+        return _translate_directive(filter)
+    return _translate_mapping(filter)
 
 
-def _translate_mapping(given: object) -> Filter:
-    if not isinstance(given, Mapping):
-        raise UsageError(f"A filter for LangChain is a mapping or a FilterDirective. Got {given!r} instead.")
-    return _join_all([_translate_entry(key, value) for key, value in given.items()])
+def _translate_mapping(condition: object) -> Filter:
+    if not isinstance(condition, Mapping):
+        raise UsageError(f"A filter for LangChain is a mapping or a FilterDirective. Got {condition!r} instead.")
+    return _join_all([_translate_entry(key, value) for key, value in condition.items()])
 
 
 def _translate_entry(key: object, value: object) -> Filter:
@@ -162,16 +162,16 @@ def _translate_operator(key: str, operator: object, operand: object) -> Filter:
     return build_comparison(key, _COMPARISONS[operator], operand)
 
 
-def _translate_directive(given: structured_query.FilterDirective) -> Filter:
-    if isinstance(given, structured_query.Comparison):
-        comparison = _COMPARISONS.get(f"${given.comparator.value}")
+def _translate_directive(directive: structured_query.FilterDirective) -> Filter:
+    if isinstance(directive, structured_query.Comparison):
+        comparison = _COMPARISONS.get(f"${directive.comparator.value}")
         if comparison is None:
-            raise _refuse_operator(given.comparator.value, [name.removeprefix("$") for name in _COMPARISONS])
-        return build_comparison(given.attribute, comparison, given.value)
-    if not isinstance(given, structured_query.Operation):
-        raise UsageError(f"A FilterDirective is a Comparison or an Operation. Got {given!r} instead.")
-    parts = [_translate_directive(part) for part in given.arguments]
-    return _OPERATIONS[given.operator](parts)
+            raise _refuse_operator(directive.comparator.value, [name.removeprefix("$") for name in _COMPARISONS])
+        return build_comparison(directive.attribute, comparison, directive.value)
+    if not isinstance(directive, structured_query.Operation):
+        raise UsageError(f"A FilterDirective is a Comparison or an Operation. Got {directive!r} instead.")
+    parts = [_translate_directive(part) for part in directive.arguments]
+    return _OPERATIONS[directive.operator](parts)
 
 
 def _join_all(parts: Sequence[Filter]) -> Filter:

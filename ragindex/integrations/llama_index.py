@@ -98,24 +98,25 @@ def _to_node(hit: Hit) -> TextNode:
 # ---------------------------------------------------------------- filters
 
 
-def translate_llama_index_filters(given: MetadataFilters | None) -> Filter | None:
+def translate_llama_index_filters(filters: MetadataFilters | None) -> Filter | None:
     """Translate LlamaIndex's filters, nested ones too; None, without filters, is no filter.
 
     The condition `not` means that none of the filters matches. Raises UsageError for the operators that look into a
     value (any, all, contains, text_match, text_match_insensitive, is_empty) and for a value that is no plain one.
     """
-    if given is None or not given.filters:
+    if filters is None or not filters.filters:
         return None
-    return _translate_group(given)
+    return _translate_group(filters)
 
 
-def _translate_group(given: MetadataFilters) -> Filter:
-    if not given.filters:
+def _translate_group(filters: MetadataFilters) -> Filter:
+    if not filters.filters:
         return All(())
     parts = tuple(
-        _translate_group(part) if isinstance(part, MetadataFilters) else _translate_one(part) for part in given.filters
+        _translate_group(part) if isinstance(part, MetadataFilters) else _translate_one(part)
+        for part in filters.filters
     )
-    match given.condition:
+    match filters.condition:
         case FilterCondition.OR:
             return Any(parts)
         case FilterCondition.NOT:
@@ -124,12 +125,12 @@ def _translate_group(given: MetadataFilters) -> Filter:
             return All(parts)
 
 
-def _translate_one(given: MetadataFilter) -> Filter:
-    comparison = _COMPARISONS.get(given.operator)
+def _translate_one(condition: MetadataFilter) -> Filter:
+    comparison = _COMPARISONS.get(condition.operator)
     if comparison is None:
         known = ", ".join(operator.value for operator in _COMPARISONS)
-        raise UsageError(f"ragindex has no operator {given.operator.value!r} in filters. Available: {known}.")
-    return build_comparison(given.key, comparison, given.value)
+        raise UsageError(f"ragindex has no operator {condition.operator.value!r} in filters. Available: {known}.")
+    return build_comparison(condition.key, comparison, condition.value)
 
 
 _COMPARISONS = {FilterOperator[name.upper()]: operator for name, operator in NAMED_COMPARISONS.items()}

@@ -34,6 +34,9 @@ class Encoder(ABC):
     texts_a_request: int | None = None
     """The largest number of texts in one paid request; None for an encoder that costs nothing."""
 
+    takes_vectors: bool = False
+    """Whether `forget` uses the vectors that it is given; reading them is needless otherwise."""
+
     @property
     @abstractmethod
     def id(self) -> str:
@@ -94,8 +97,13 @@ class Encoder(ABC):
         """
         return self.encode_documents(texts), {}
 
-    def forget(self, texts: Sequence[str]) -> None:  # noqa: B027  # most encoders keep nothing
-        """Mark the vectors of these texts as unused by a part; a cache may remove them. Default: no effect."""
+    def forget(  # noqa: B027  # most encoders keep nothing
+        self, texts: Sequence[str], vectors: Floats | None = None
+    ) -> None:
+        """Mark the vectors of these texts as unused by a part; a cache may remove them. Default: no effect.
+
+        `vectors` are those that the part stores, so that texts that move to another passage need not be encoded again.
+        """
 
 
 class QueryEncoder(Encoder):

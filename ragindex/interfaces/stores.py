@@ -191,6 +191,10 @@ class Store(ABC):
     def lease(self, owner: str) -> AbstractContextManager[None]:
         """Acquire the exclusive right to write. Raises WriterBusyError, which names the holder, if it is taken."""
 
+    def is_being_written(self) -> bool:
+        """Return whether another process holds the writer's lease, as far as that can be told without taking it."""
+        return False
+
     # What a store can do for collections whose files are damaged. Defaults: those of a store on a server.
 
     keeps_files: bool = False

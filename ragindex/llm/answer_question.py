@@ -226,8 +226,8 @@ def choose_option_by_rule(inputs: Mapping[str, Any]) -> AnswerOutput:
     """
     question, language, options = inputs["question"], inputs.get("language", "english"), inputs["options"]
     texts = {passage.number: passage.text for passage in inputs["passages"]}
-    given = [*texts.values(), *inputs["notes"]]
-    sentences = [sentence for text in given for sentence in split_sentences(text)][:_MOST_SENTENCES]
+    source_texts = [*texts.values(), *inputs["notes"]]
+    sentences = [sentence for text in source_texts for sentence in split_sentences(text)][:_MOST_SENTENCES]
     weights = [1 + score for score in overlaps(question, sentences, language)]
     scores = []
     for option in options:
@@ -250,12 +250,12 @@ def parse_choice(answer: str, options: Sequence[str]) -> int | None:
     by its text; `answer: B`, `(b)` and `B.` are the letter B. Case, white space and a full stop at the end do not
     matter. A letter followed by anything but the option's own text names none.
     """
-    named = answer[:_LONGEST_ANSWER].strip().strip("\"'*`").strip()
-    match = _LABEL.fullmatch(named)
+    option_text = answer[:_LONGEST_ANSWER].strip().strip("\"'*`").strip()
+    match = _LABEL.fullmatch(option_text)
     label, text = (match["label"].upper(), match["text"]) if match else ("", "")
     labelled = LETTERS.find(label) if label.isalpha() else int(label or 0) - 1
     known = 0 <= labelled < len(options)
-    same = [place for place, option in enumerate(options) if _fold(option) == _fold(named)]
+    same = [place for place, option in enumerate(options) if _fold(option) == _fold(option_text)]
     if known and label.isalpha() and not text:
         return labelled
     if same:

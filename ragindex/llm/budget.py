@@ -267,15 +267,15 @@ def find_daily_budget() -> Budget | None:
 
     Raises UsageError unless it is an amount of US dollars.
     """
-    written = os.environ.get(DAILY_VARIABLE, "").strip()
-    if not written:
+    variable = os.environ.get(DAILY_VARIABLE, "").strip()
+    if not variable:
         return None
     try:
-        limit = float(written)
+        limit = float(variable)
     except ValueError:
         limit = 0.0
     if not 0 < limit < math.inf:
-        raise UsageError(f"{DAILY_VARIABLE} must be an amount of US dollars of more than 0, as 5.00. Got {written!r}.")
+        raise UsageError(f"{DAILY_VARIABLE} must be an amount of US dollars of more than 0, as 5.00. Got {variable!r}.")
     return _open_daily_budget(limit, log_folder())
 
 

@@ -401,7 +401,7 @@ def export_calls(cache: SQLiteCache, path: Path) -> int:
     read, DataError if `path` cannot be written or is a file of the cache.
     """
     query = f"SELECT {', '.join(STORED_COLUMNS)} FROM calls WHERE key > ? ORDER BY key LIMIT {_ROWS_AT_ONCE}"  # noqa: S608
-    written, last = 0, ""
+    exported, last = 0, ""
     own = [Path(f"{os.path.realpath(cache.path)}{end}") for end in ("", "-wal", "-shm")]
     if path.exists() and any(file.exists() and file.samefile(path) for file in own):
         raise DataError("a file beside the call cache", "a file of the call cache itself", path=path)
@@ -413,14 +413,14 @@ def export_calls(cache: SQLiteCache, path: Path) -> int:
                     if rows and not (isinstance(rows[-1][0], str) and rows[-1][0] > last):
                         raise sqlite3.DatabaseError("its keys are out of order")  # the loop would never end
                 if not rows:
-                    return written
+                    return exported
                 for stored in rows:
                     if (row := _verify_row(stored)) is None:
                         continue
                     call: dict[str, Any] = dict(zip(CACHE_COLUMNS, row, strict=True))
                     call["estimated"] = bool(call["estimated"])
                     file.write(json.dumps(call, ensure_ascii=False).encode("utf-8") + b"\n")
-                    written += 1
+                    exported += 1
                 last = rows[-1][0]
     except OSError as error:
         raise DataError("a file that can be written", str(error), path=path) from error

@@ -32,13 +32,13 @@ from ragindex.llm.tasks import Message, Task
 
 
 class CachedCalls:
-    """Cached calls of one model with the parameters `given`. Thread-safe."""
+    """Cached calls of one model with given `parameters`. Thread-safe."""
 
-    def __init__(self, chat: OpenAIChat, limits: Limits, given: ChatParameters, setting: LLMSettings) -> None:
+    def __init__(self, chat: OpenAIChat, limits: Limits, parameters: ChatParameters, setting: LLMSettings) -> None:
         if setting.budget is not None:
             setting.prices.require(chat.model)
         setting.prices.warn_of_zero(chat.model, writes=True)
-        self._chat, self._limits, self._given, self._setting = chat, limits, given, setting
+        self._chat, self._limits, self._given, self._setting = chat, limits, parameters, setting
         self._index = str(setting.workspace or "")
         self._rng = Random(setting.seed)  # noqa: S311  # jitter of waits
         self._arrived: set[str] = set()  # keys of answers that batches brought and that no caller has got yet

@@ -154,8 +154,8 @@ def describe_source(chat: OpenAIChat, task: Task[Any], request: ChatRequest) -> 
     settings = {name: parameters[name] for name in _SHOWN if name in parameters}
     settings |= {"prompt": task.hash, "schema": digest(request.schema)}
     settings |= {"extra": digest(parameters["extra"])} if parameters.get("extra") else {}
-    written = json.dumps(settings, separators=(",", ":"))
-    return CallSource(task.name, task.version, chat.provider, chat.model, chat.base_url, request.question, written)
+    source = json.dumps(settings, separators=(",", ":"))
+    return CallSource(task.name, task.version, chat.provider, chat.model, chat.base_url, request.question, source)
 
 
 def describe_change(earlier: CallSource, now: CallSource) -> str:

@@ -36,8 +36,10 @@ _MAX_SHOWN = 4000  # characters of an unusable answer that the model is shown ag
 class LLMClient(LLM):
     """LLM that sends requests to a model. Thread-safe. Without a cache in a file, there are no `batches`."""
 
-    def __init__(self, chat: OpenAIChat, calls: CachedCalls, batches: BatchCalls | None, given: ChatParameters) -> None:
-        self._chat, self._calls, self._given, self._batches = chat, calls, given, batches
+    def __init__(
+        self, chat: OpenAIChat, calls: CachedCalls, batches: BatchCalls | None, parameters: ChatParameters
+    ) -> None:
+        self._chat, self._calls, self._given, self._batches = chat, calls, parameters, batches
         self._unusable = _UnusableCounts()
 
     @property
@@ -208,16 +210,16 @@ def _walk(
     step: ChatRequest | None = request
     while step is not None and (stored := find(step)) is not None:
         answer, replayed = stored
-        last, sent, step = step is not request, step, None
+        last, sent_request, step = step is not request, step, None
         result: Reading[Output] | UnusableError
         try:
             result = _parse_output(task, answer, answer.is_cut)
         except UnusableError as error:
             result = error
             if not last and error.kind != "refusal":
-                step = _build_retry(sent, answer, error)
+                step = _build_retry(sent_request, answer, error)
             elif not last and again and replayed:
-                step = replace(sent, again=True, question=hash_follow_up(sent.question, "refusal"))
+                step = replace(sent_request, again=True, question=hash_follow_up(sent_request.question, "refusal"))
         yield _Turn(answer, replayed, result, step)
 
 
@@ -255,8 +257,8 @@ def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableEr
     if error.kind == "empty":
         *others, last = request.messages
         return replace(hinted, messages=(*others, Message("user", f"{last.content}\n\n{note}")))
-    shown = Message("assistant", answer.text[:_MAX_SHOWN])
-    return replace(hinted, messages=(*request.messages, shown, Message("user", note)))
+    cut_answer = Message("assistant", answer.text[:_MAX_SHOWN])
+    return replace(hinted, messages=(*request.messages, cut_answer, Message("user", note)))
 
 
 # ---------------------------------------------------------------- many inputs
@@ -269,7 +271,7 @@ class _UnusableCounts:
         self._charged, self._unusable, self._in_a_row = Counter[str](), Counter[str](), Counter[str]()
         self._lock = Lock()
 
-    def count(self, task: Task[Any], turns: "Sequence[_Turn[Any]]", given: ChatParameters) -> None:
+    def count(self, task: Task[Any], turns: "Sequence[_Turn[Any]]", parameters: ChatParameters) -> None:
         """Count a conversation. Raises ServiceError after 20 unusable ones in a row, or a quarter of at least 40."""
         if all(turn.replayed for turn in turns):
             return
@@ -291,17 +293,17 @@ class _UnusableCounts:
         raise ServiceError(
             f"{name}: {share} have answers that are charged and cannot be used ({error.kind}); the last: "
             f"{error.reason[:_LONGEST_EXAMPLE]!r}, in {example[:_LONGEST_EXAMPLE]!r}. Usable answers are kept. "
-            f"{_advise(error.kind, task, given)}"
+            f"{_advise(error.kind, task, parameters)}"
         )
 
 
-def _advise(kind: str, task: Task[Any], given: ChatParameters) -> str:
+def _advise(kind: str, task: Task[Any], parameters: ChatParameters) -> str:
     """Return the setting that may make answers usable."""
-    if kind == "truncated" and given.max_tokens is not None and given.max_tokens < task.max_tokens:
-        return f"Raise max_tokens={given.max_tokens} in --llm: this task allows {task.max_tokens}."
+    if kind == "truncated" and parameters.max_tokens is not None and parameters.max_tokens < task.max_tokens:
+        return f"Raise max_tokens={parameters.max_tokens} in --llm: this task allows {task.max_tokens}."
     if kind == "truncated":
-        more = max(2 * given.reasoning_tokens, 2 * task.max_tokens)
-        return f"Allow more output tokens: --llm 'openai(model={given.model}, reasoning_tokens={more})'"
+        more = max(2 * parameters.reasoning_tokens, 2 * task.max_tokens)
+        return f"Allow more output tokens: --llm 'openai(model={parameters.model}, reasoning_tokens={more})'"
     if kind == "refusal":
         return "Use another model, or leave these texts out."
     return "Ask for JSON in another way, with structure=json or structure=text in --llm, or use another model."
@@ -319,7 +321,7 @@ def _map_in_threads(
     An LLMError becomes a Failure of the task `name`. Any other error ends the map after the requests in flight. So do
     20 consecutive inputs that fail because of the endpoint (ServiceError). Each thread runs in a copy of this context.
     """
-    stop, lanes = StopSignal(), ledger.ConcurrentTimes(workers)
+    stop, times = StopSignal(), ledger.ConcurrentTimes(workers)
     token = stopping.set(stop)
     pool = ThreadPoolExecutor(min(threads_for(workers), len(inputs)) or 1, thread_name_prefix=name)
 
@@ -327,7 +329,7 @@ def _map_in_threads(
         if stop.is_set():
             raise StoppedError
         try:
-            with lanes.item(number):
+            with times.item(number):
                 try:
                     return run(inputs[number])
                 except LLMError as error:
@@ -346,7 +348,7 @@ def _map_in_threads(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         stopping.reset(token)
-        lanes.close()
+        times.close()
 
 
 def threads_for(requests: int) -> int:

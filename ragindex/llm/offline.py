@@ -51,21 +51,21 @@ class OfflineRules(LLM):
         *,
         repeat: int = 0,
         again: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Callable[[int], None] = lambda outputs: None,
     ) -> list[Output | Failure]:
         """Run the task on each input, in order. See `LLM.map`."""
         results: list[Output | Failure] = []
-        inputs, lanes = list(many), ledger.ConcurrentTimes(1)
-        done = map_in_processes(_apply_rule, ((self.require_rule(task), each) for each in inputs))
-        for number, (output, seconds) in enumerate(done):
+        inputs, times = list(many), ledger.ConcurrentTimes(1)
+        outputs = map_in_processes(_apply_rule, ((self.require_rule(task), each) for each in inputs))
+        for number, (output, seconds) in enumerate(outputs):
             if isinstance(output, LLMError):
                 results.append(Failure(task.name, str(output), output.kind))
             else:
-                with lanes.item(number):
+                with times.item(number):
                     self.record(task, inputs[number], output, seconds)
                 results.append(output)
             progress(1)
-        lanes.close()
+        times.close()
         return results
 
     def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
@@ -84,10 +84,10 @@ class OfflineRules(LLM):
 
 
 def _apply_rule(
-    given: tuple[Callable[[Mapping[str, Any]], Output], Mapping[str, Any]],
+    call: tuple[Callable[[Mapping[str, Any]], Output], Mapping[str, Any]],
 ) -> tuple[Output | LLMError, float]:
     """Return the answer of a rule or its error, and the seconds that it took."""
-    rule, inputs = given
+    rule, inputs = call
     start = time.perf_counter()
     try:
         output: Output | LLMError = rule(inputs)

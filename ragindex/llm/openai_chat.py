@@ -54,7 +54,7 @@ _UNSUPPORTED_WORDS = (
 )
 _STRUCTURE_WORDS = ("response_format", "json_schema", "json_object", "json mode", "schema", "structured", "grammar")
 _LENGTHS_OF_LISTS = ("minitems", "maxitems")
-_MOST_UNENFORCED = 3  # answers beside the schema, after which the schema is also told in the prompt
+_MOST_UNENFORCED = 3  # answers beside the schema, after which the prompt also has the schema
 _LENGTH_WORDS = ("context length", "context_length", "too long", "too many tokens", "maximum context")
 
 
@@ -129,9 +129,9 @@ class OpenAIChat:
     @property
     def parameters(self) -> Mapping[str, JsonValue]:
         """The parameters that answers depend on; the reasoning effort only where one is given."""
-        named = {"temperature", "seed", "structure", "extra"}
+        field_names = {"temperature", "seed", "structure", "extra"}
         effort = set() if self._parameters.reasoning_effort is None else {"reasoning_effort"}
-        return self._parameters.model_dump(mode="json", include=named | effort)
+        return self._parameters.model_dump(mode="json", include=field_names | effort)
 
     @cached_property
     def _key(self) -> str:
@@ -209,10 +209,10 @@ class OpenAIChat:
         )
 
     def record_fit(self, *, fits: bool) -> None:
-        """Learn whether an answer fits its schema. After a few that do not, schemas are also told in the messages."""
+        """Learn whether an answer fits its schema. After a few that do not, the messages also have the schemas."""
         if self._memory.record_fit(fits=fits):
             _log.warning(
-                "openai:%s at %s accepts JSON schemas and ignores them: they are told in the prompt from now on",
+                "openai:%s at %s accepts JSON schemas and ignores them: the prompt has them from now on",
                 *(self.model, self.base_url),
             )
 
@@ -221,14 +221,20 @@ class OpenAIChat:
         return redact_account(text, self._key, self._address)
 
     def _write(self, request: ChatRequest, accepted: EndpointFeatures) -> dict[str, Any]:
-        given = self._parameters
-        seed = None if given.seed is None else given.seed + request.repeat
-        optional = {"temperature": given.temperature, "seed": seed, "reasoning_effort": given.reasoning_effort}
-        named = {key: value for key, value in optional.items() if value is not None and key not in accepted.left_out}
+        parameters = self._parameters
+        seed = None if parameters.seed is None else parameters.seed + request.repeat
+        optional = {
+            "temperature": parameters.temperature,
+            "seed": seed,
+            "reasoning_effort": parameters.reasoning_effort,
+        }
+        optional_fields = {
+            key: value for key, value in optional.items() if value is not None and key not in accepted.left_out
+        }
         in_prompt = accepted.structure != "schema" or self._memory.ignores_schemas()
         messages = [asdict(message) for message in _build_messages(request, accepted, in_prompt)]
         limit, structure = {accepted.limit: request.max_tokens}, _build_response_format(request, accepted)
-        return {"model": self.model, "messages": messages, **limit, **named, **structure, **given.extra}
+        return {"model": self.model, "messages": messages, **limit, **optional_fields, **structure, **parameters.extra}
 
 
 def _post(client: "OpenAI", body: dict[str, Any]) -> str:
@@ -249,8 +255,8 @@ def _build_response_format(request: ChatRequest, accepted: EndpointFeatures) -> 
     schema = json.loads(request.schema)
     if "lengths" in accepted.left_out:
         schema = drop_lengths(schema)
-    named = {"name": name[:_LONGEST_NAME], "schema": schema, "strict": is_closed(request.schema)}
-    return {"response_format": {"type": "json_schema", "json_schema": named}}
+    json_schema = {"name": name[:_LONGEST_NAME], "schema": schema, "strict": is_closed(request.schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
 def _build_messages(request: ChatRequest, accepted: EndpointFeatures, in_prompt: bool) -> list[Message]:
@@ -286,12 +292,12 @@ def step_down(
     if problem.status not in _REFUSAL_STATUSES or problem.out_of_quota:
         return None
     message = f"{problem.param} {problem.code} {problem.message}".lower()
-    named = problem.param.lower() or message
+    parameter = problem.param.lower() or message
     if problem.status != 500:  # the message of an internal error may contain any of the words
-        lighter = _drop_named_feature(accepted, named, message)
+        lighter = _drop_named_feature(accepted, parameter, message)
         if lighter is not None:
             return lighter
-    blamed = any(words in named for words in _STRUCTURE_WORDS)
+    blamed = any(words in parameter for words in _STRUCTURE_WORDS)
     may_be_blamed = not (proven or problem.param) and problem.status in (400, 415, 422)
     if fixed or not (blamed or (may_be_blamed and not any(words in message for words in _LENGTH_WORDS))):
         return None
@@ -299,18 +305,18 @@ def step_down(
     return None if lower is None else replace(accepted, structure=lower)
 
 
-def _drop_named_feature(accepted: EndpointFeatures, named: str, message: str) -> EndpointFeatures | None:
-    """Return the features without the one in `named`: the error's `param`, or all its words at servers without it."""
+def _drop_named_feature(accepted: EndpointFeatures, parameter: str, message: str) -> EndpointFeatures | None:
+    """Return the features without the one in `parameter`, the `param` of an error or all words of one without it."""
     no_such = any(words in message for words in _UNSUPPORTED_WORDS)
     other = _OTHER_LIMIT[accepted.limit]
-    if accepted.limit in named and no_such and other not in accepted.left_out:
+    if accepted.limit in parameter and no_such and other not in accepted.left_out:
         return replace(accepted, limit=other, left_out=accepted.left_out | {accepted.limit})
     for name in ("seed", "temperature"):
-        if name in named and name not in accepted.left_out:
+        if name in parameter and name not in accepted.left_out:
             return replace(accepted, left_out=accepted.left_out | {name})
     if any(word in message for word in _LENGTHS_OF_LISTS) and "lengths" not in accepted.left_out:
         return replace(accepted, left_out=accepted.left_out | {"lengths"})
-    if "system" in message and ("role" in named or "message" in named) and "system" not in accepted.left_out:
+    if "system" in message and ("role" in parameter or "message" in parameter) and "system" not in accepted.left_out:
         return replace(accepted, left_out=accepted.left_out | {"system"})
     return None
 

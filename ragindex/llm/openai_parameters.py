@@ -92,7 +92,7 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     @field_validator("extra")
     @classmethod
     def _check_extra(cls, extra: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        taken = sorted(_RESERVED & extra.keys())
-        if taken:
-            raise ValueError(f"without {taken[0]}, which the framework sets")
+        reserved = sorted(_RESERVED & extra.keys())
+        if reserved:
+            raise ValueError(f"without {reserved[0]}, which the framework sets")
         return extra

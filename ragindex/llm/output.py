@@ -253,8 +253,10 @@ def _validate(value: Any, output: type[ParsedOutput], *, replace: bool = False) 
         raise _NotFittingError("nested too deeply") from None
     if replace and _replace_scalars(value, problems):
         return _validate(value, output, replace=True)
-    named = (f"{'.'.join(map(str, each['loc']))[:100]}: {each['msg'][:200]}" for each in problems[:_MOST_PROBLEMS])
-    raise _NotFittingError("; ".join(named))
+    problem_texts = (
+        f"{'.'.join(map(str, each['loc']))[:100]}: {each['msg'][:200]}" for each in problems[:_MOST_PROBLEMS]
+    )
+    raise _NotFittingError("; ".join(problem_texts))
 
 
 def _replace_scalars(value: Any, problems: Sequence[ErrorDetails]) -> bool:

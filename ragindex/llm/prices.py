@@ -171,8 +171,8 @@ def load_prices(path: Path | None = None) -> Prices:
 
     Raises DataError if that file cannot be read or has another format.
     """
-    named = os.environ.get(PRICES_VARIABLE, "").strip()
-    own = path or (Path(named).expanduser() if named else None)
+    variable = os.environ.get(PRICES_VARIABLE, "").strip()
+    own = path or (Path(variable).expanduser() if variable else None)
     return Prices(_read_prices(own) if own else {}, listed=True)
 
 
@@ -212,8 +212,10 @@ def find_listed_price(model: str, address: str) -> ListedPrice | None:
         provider, name = snapshot.find_provider(None, None, address), model
     except LookupError:
         first, slash, rest = model.partition("/")
-        named = [each for each in snapshot.providers if slash and each.id == first.lower() and not is_local(address)]
-        provider, name = (named[0], rest) if named else (snapshot.find_provider(None, "openai", None), model)
+        providers = [
+            each for each in snapshot.providers if slash and each.id == first.lower() and not is_local(address)
+        ]
+        provider, name = (providers[0], rest) if providers else (snapshot.find_provider(None, "openai", None), model)
         if name.lower().startswith(_OPEN_WEIGHTS):
             return None
     match = provider.find_model(name, all_providers=snapshot.providers)

@@ -44,8 +44,8 @@ class StopSignal:
     def _add(self, inner: "StopSignal") -> None:
         with self._lock:
             self._inner.add(inner)
-            done = self._event.is_set()
-        if done:
+            is_stopped = self._event.is_set()
+        if is_stopped:
             inner.set()
 
 

@@ -136,9 +136,9 @@ def _code(name: str, file: Path) -> _Code:
 
 def _find_file(name: str) -> Path | None:
     """Return the file of a module, loaded or not; None for an interactive session or a namespace package."""
-    written = getattr(sys.modules.get(name), "__file__", None)
-    if written is not None:
-        return file.resolve() if (file := Path(written)).is_file() else None
+    file_name = getattr(sys.modules.get(name), "__file__", None)
+    if file_name is not None:
+        return file.resolve() if (file := Path(file_name)).is_file() else None
     top, *rest = name.split(".")
     if top in sys.modules and not rest:
         return None

@@ -55,16 +55,16 @@ def _find_unwritable(plugin: Plugin) -> str | None:
 
     Plugins among the parameters that no entry point names cannot be read back; then only the first is checked.
     """
-    written = dict[str, Any]()
+    values = dict[str, Any]()
     for name in type(plugin).model_fields:
         try:
-            written |= plugin.model_dump(mode="json", include={name})
+            values |= plugin.model_dump(mode="json", include={name})
         except PydanticSerializationError:
             return f"the parameter {name!r} must be JSON, and {getattr(plugin, name)!r} is not"
     if not _can_be_read(plugin):
         return None
-    again = type(plugin).model_validate(written)
-    for name, text in written.items():
+    again = type(plugin).model_validate(values)
+    for name, text in values.items():
         if getattr(again, name) != getattr(plugin, name):
             return f"the parameter {name!r} is {getattr(plugin, name)!r}, and from its JSON {text!r} it becomes another"
     return None
@@ -126,9 +126,9 @@ def find_place(error: BaseException, plugin: Plugin | None = None) -> str | None
     A script counts as one, for its methods are registered nowhere. The traceback begins where our code caught the
     error, so it has no line of a script that only calls our code.
     """
-    named = {"__main__", *(_top_of(module) for module in registry.plugin_modules())}
+    package_names = {"__main__", *(_top_of(module) for module in registry.plugin_modules())}
     own = set() if plugin is None else {_top_of(type(plugin).__module__)}
-    tops = {top for top in named | own if code_fingerprint.foreign(top)}
+    tops = {top for top in package_names | own if code_fingerprint.foreign(top)}
     place = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _top_of(str(frame.f_globals.get("__name__"))) in tops:

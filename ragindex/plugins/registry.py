@@ -131,8 +131,8 @@ def _explain_mismatch(group: PluginGroup, loaded: Any) -> str | None:
     if bases is None:
         return None if callable(loaded) else f"a {_SINGULAR[group]} must be a function, and it is {loaded!r}"
     if not (isinstance(loaded, type) and issubclass(loaded, bases)):
-        wanted = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
-        return f"a {_SINGULAR[group]} must be a subclass of {wanted}, and it is {loaded!r}"
+        base_names = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
+        return f"a {_SINGULAR[group]} must be a subclass of {base_names}, and it is {loaded!r}"
     if issubclass(loaded, Scheme) and not (loaded.open is Scheme.open and loaded.parts is Scheme.parts):
         return "a method must define '_open' and '_parts' in place of 'open' and 'parts', which call them"
     missing = sorted(loaded.__abstractmethods__)
@@ -184,19 +184,19 @@ def create(group: PluginGroup, written: PluginSpec) -> Any:
         raise _make_broken_error(group, spec.name, entry(group, spec.name), describe_error(error)) from error
 
 
-def _to_spec(written: Any) -> Spec:
-    if isinstance(written, Spec):
-        return written
-    if isinstance(written, str):
-        return parse_spec(written)
-    if not isinstance(written, Mapping):
-        raise UsageError(f"A plugin is written NAME, NAME(PARAMETER=VALUE) or {{name, params}}. Got {written!r}.")
-    unknown = sorted(set(written) - {"name", "params", "label"})
+def _to_spec(value: Any) -> Spec:
+    if isinstance(value, Spec):
+        return value
+    if isinstance(value, str):
+        return parse_spec(value)
+    if not isinstance(value, Mapping):
+        raise UsageError(f"A plugin is written NAME, NAME(PARAMETER=VALUE) or {{name, params}}. Got {value!r}.")
+    unknown = sorted(set(value) - {"name", "params", "label"})
     if unknown:
         raise UsageError(f"A plugin is written {{name, label, params}}; {unknown[0]!r} is none of these.")
-    if not isinstance(written.get("name"), str) or not isinstance(written.get("params") or {}, Mapping):
-        raise UsageError(f"A plugin is written {{name, label, params}}, params by name; got {dict(written)!r}.")
-    return Spec(written["name"], dict(written.get("params") or {}))
+    if not isinstance(value.get("name"), str) or not isinstance(value.get("params") or {}, Mapping):
+        raise UsageError(f"A plugin is written {{name, label, params}}, params by name; got {dict(value)!r}.")
+    return Spec(value["name"], dict(value.get("params") or {}))
 
 
 def _spec_to_json(value: Any) -> Any:
@@ -316,29 +316,29 @@ def _with_versions(value: Any, plain: Any) -> Any:
 # ---------------------------------------------------------------- plugins as parameters of plugins
 
 
-def scheme(written: PluginSpec) -> Scheme:
+def scheme(spec: PluginSpec) -> Scheme:
     """Create a scheme from its name or specification. Raises UsageError."""
-    return cast(Scheme, create("schemes", written))
+    return cast(Scheme, create("schemes", spec))
 
 
-def part(written: PluginSpec) -> Part[Any]:
+def part(spec: PluginSpec) -> Part[Any]:
     """Create a part from its name or specification. Raises UsageError."""
-    return cast("Part[Any]", create("parts", written))
+    return cast("Part[Any]", create("parts", spec))
 
 
-def encoder(written: PluginSpec) -> EncoderPlugin | FittedEncoderPlugin:
+def encoder(spec: PluginSpec) -> EncoderPlugin | FittedEncoderPlugin:
     """Create an encoder plugin from its name or specification. Raises UsageError."""
-    return cast("EncoderPlugin | FittedEncoderPlugin", create("encoders", written))
+    return cast("EncoderPlugin | FittedEncoderPlugin", create("encoders", spec))
 
 
-def llm(written: PluginSpec) -> LLMPlugin:
+def llm(spec: PluginSpec) -> LLMPlugin:
     """Create an LLM plugin from its name or specification. Raises UsageError."""
-    return cast(LLMPlugin, create("llms", written))
+    return cast(LLMPlugin, create("llms", spec))
 
 
-def store(written: PluginSpec) -> StorePlugin:
+def store(spec: PluginSpec) -> StorePlugin:
     """Create a store plugin from its name or specification. Raises UsageError."""
-    return cast(StorePlugin, create("stores", written))
+    return cast(StorePlugin, create("stores", spec))
 
 
 _plugin_serializer = PlainSerializer(describe, return_type=dict[str, Any])

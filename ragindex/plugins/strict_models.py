@@ -25,8 +25,8 @@ class Strict(BaseModel):
     def _as_it_was_written(cls, value: Any, info: ValidationInfo) -> Any:
         annotation = cls.model_fields[info.field_name or ""].annotation
         if _judge(value, annotation) == "refuses":
-            wanted = "a number, not true or false" if _holds_boolean(value) else "true or false"
-            raise PydanticCustomError(BOOLEAN_FOR_NUMBER, "Input should be {wanted}", {"wanted": wanted})
+            expected = "a number, not true or false" if _holds_boolean(value) else "true or false"
+            raise PydanticCustomError(BOOLEAN_FOR_NUMBER, "Input should be {wanted}", {"wanted": expected})
         return value
 
 

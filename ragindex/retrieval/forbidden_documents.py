@@ -1,4 +1,4 @@
-"""A made-up corpus with one document that a filter keeps out, for checks that nothing of it is told.
+"""A made-up corpus with one document that a filter keeps out, for checks that nothing of it is shown.
 
 The document is between the others: its triples join their names, summaries and aggregates are made from it too, and it
 gives a name of theirs another spelling.
@@ -68,13 +68,13 @@ def _list_told_secrets(output: str, question: str) -> list[str]:
     return [word for word in SECRETS if word in text and word not in question_text]
 
 
-def list_leaks(query: Query, retrieval: Retrieval, given: object = "") -> dict[str, list[str]]:
-    """Return the secret words that a retrieval tells, by where: hits, notes, LLM (what it was `given`), or a step.
+def list_leaks(query: Query, retrieval: Retrieval, llm_inputs: object = "") -> dict[str, list[str]]:
+    """Return the secret words that a retrieval tells, by where: hits, notes, LLM (what it was `llm_inputs`), or a step.
 
     Words of the question do not count.
     """
     outputs = [("hits", write_hit(hit)) for hit in retrieval.hits]
-    outputs += [("notes", str(retrieval.notes)), ("LLM", str(given))]
+    outputs += [("notes", str(retrieval.notes)), ("LLM", str(llm_inputs))]
     outputs += [(f"step {step.index!r}", str(replace(step, query=""))) for step in retrieval.trace]
     leaks: dict[str, list[str]] = {}
     for place, text in outputs:

@@ -30,8 +30,8 @@ def place_snippet(hit: Hit, start: int) -> tuple[Position, ...]:
         return hit.positions
     (position,) = hit.positions
     place = position.start + max(0, start - header)
-    begun = [page for character, page in position.later_pages if character <= place]
-    return (replace(position, page=begun[-1]),) if begun else hit.positions
+    pages = [page for character, page in position.later_pages if character <= place]
+    return (replace(position, page=pages[-1]),) if pages else hit.positions
 
 
 def format_positions(positions: Iterable[Position], title: str = "") -> str:

@@ -70,10 +70,10 @@ def fetch_records(collection: Collection, ids: Sequence[str], fields: Sequence[s
 
     Uses a search, which an engine may answer from memory, because `Collection.get` may read the disk.
     """
-    wanted = tuple(dict.fromkeys(ids))
-    (result,) = collection.search([FilterQuery(Ids(wanted), max(1, len(wanted)), tuple(fields))])
+    distinct_ids = tuple(dict.fromkeys(ids))
+    (result,) = collection.search([FilterQuery(Ids(distinct_ids), max(1, len(distinct_ids)), tuple(fields))])
     rows = {id: row for row, id in enumerate(result.ids)}
-    return result.records.take(pa.array([rows[id] for id in wanted if id in rows], pa.int64()))
+    return result.records.take(pa.array([rows[id] for id in distinct_ids if id in rows], pa.int64()))
 
 
 def fetch_hits(collection: Collection, scores: Mapping[str, float], source: str) -> tuple[Hit, ...]:
@@ -193,11 +193,11 @@ class PassingRecords:
     """The records of `collection` that pass a filter, kept for the filters that were used last. Thread-safe."""
 
     collection: Collection
-    kept: KeptResults[Filter, frozenset[str]] = field(default_factory=lambda: KeptResults(_KEPT_FILTERS))
+    results: KeptResults[Filter, frozenset[str]] = field(default_factory=lambda: KeptResults(_KEPT_FILTERS))
 
     def find(self, where: Filter) -> frozenset[str]:
         """Return the ids of the records that pass."""
-        return self.kept.find(
+        return self.results.find(
             where,
             lambda: frozenset(id for batch in self.collection.scan((), where) for id in batch.column("id").to_pylist()),
         )

@@ -70,8 +70,8 @@ def holds_question(words: Sequence[QuestionWord], texts: Sequence[str], language
 
 def find_matches(text: str, words: Sequence[QuestionWord], language: str) -> list[tuple[int, int]]:
     """Return the ranges of a text that match a word."""
-    wanted = frozenset[str]().union(*(word.tokens for word in words))
-    return [(start, end) for token, start, end in token_spans(text, language) if token in wanted]
+    word_tokens = frozenset[str]().union(*(word.tokens for word in words))
+    return [(start, end) for token, start, end in token_spans(text, language) if token in word_tokens]
 
 
 def find_matching_sentences(

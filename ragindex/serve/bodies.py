@@ -18,7 +18,7 @@ from ragindex.serve.refusals import RefusalError, busy
 
 _Scan: TypeAlias = Callable[[str, int], tuple[Any, int]]
 _CLOSE = {"Connection": "close"}
-_MOST_VALUES = 1_000_000
+MOST_VALUES = 1_000_000
 
 
 class BodyRoom:
@@ -106,7 +106,7 @@ class _SteppingDecoder(json.JSONDecoder):
         def scan_counted(text: str, start: int) -> tuple[Any, int]:
             self._left -= 1
             if self._left < 0:
-                raise RefusalError(413, f"The body has more than {_MOST_VALUES} values.", "body_values")
+                raise RefusalError(413, f"The body has more than {MOST_VALUES} values.", "body_values")
             return scan_once(text, start)
 
         return scan_counted
@@ -115,7 +115,7 @@ class _SteppingDecoder(json.JSONDecoder):
 def parse_large(body: bytes, model: type[BaseModel]) -> BaseModel:
     """Parse and validate a body, for a thread. Raises RequestValidationError, and RefusalError (400, 413)."""
     try:
-        value = _SteppingDecoder(_MOST_VALUES).decode(body.decode(json.detect_encoding(body), "surrogatepass"))
+        value = _SteppingDecoder(MOST_VALUES).decode(body.decode(json.detect_encoding(body), "surrogatepass"))
         return model.model_validate(value)
     except json.JSONDecodeError as error:
         details = [{"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error"}]

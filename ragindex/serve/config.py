@@ -113,41 +113,43 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def parse_collections(written: Sequence[str], methods: Sequence[str]) -> tuple[CollectionSpec, ...]:
+def parse_collections(options: Sequence[str], methods: Sequence[str]) -> tuple[CollectionSpec, ...]:
     """Parse `FOLDER` and `NAME=FOLDER`; methods are `METHOD`, for all collections, or `NAME=METHOD`.
 
     The name of a folder without one is its last part. An exported retriever has its own method. Raises UsageError for
     names that are invalid or given twice.
     """
-    named = [_parse_collection(text) for text in written]
-    names = [name for name, _ in named]
+    collections = [_parse_collection(text) for text in options]
+    names = [name for name, _ in collections]
     for name in names:
         if _NAME.fullmatch(name) is None or names.count(name) > 1:
             raise UsageError(
                 f"A collection's name must be unique, of at most 64 letters, digits and . _ -. Got {name!r}. "
                 "Write NAME=FOLDER."
             )
-    wanted = [(match[1], match[2]) if (match := _NAMED.fullmatch(method)) else ("", method) for method in methods]
-    for name, method in wanted:
+    named_methods = [
+        (match[1], match[2]) if (match := _NAMED.fullmatch(method)) else ("", method) for method in methods
+    ]
+    for name, method in named_methods:
         if name and name not in names:
             raise UsageError(f"--method {name}={method} names no collection. Available: {', '.join(names)}.")
-    return tuple(_make_spec(name, folder, wanted) for name, folder in named)
+    return tuple(_make_spec(name, folder, named_methods) for name, folder in collections)
 
 
-def _parse_collection(written: str) -> tuple[str, Path]:
-    match = _NAMED.fullmatch(written)
+def _parse_collection(option: str) -> tuple[str, Path]:
+    match = _NAMED.fullmatch(option)
     if match is not None:
         return match[1], Path(match[2])
-    return Path(written).resolve().name.removesuffix(ARCHIVE_SUFFIX), Path(written)
+    return Path(option).resolve().name.removesuffix(ARCHIVE_SUFFIX), Path(option)
 
 
-def _make_spec(name: str, folder: Path, wanted: Sequence[tuple[str, str]]) -> CollectionSpec:
+def _make_spec(name: str, folder: Path, named_methods: Sequence[tuple[str, str]]) -> CollectionSpec:
     """Make a specification; methods without a name are for all collections but exported ones."""
     if folder.is_file() or (folder / RETRIEVER_FILE).is_file():
-        for method in (method for collection, method in wanted if collection == name):
+        for method in (method for collection, method in named_methods if collection == name):
             raise UsageError(f"{folder} is an exported retriever with a method of its own: leave out {name}={method}.")
         return CollectionSpec(name, folder, (), exported=True)
-    methods = tuple(method for collection, method in wanted if collection in ("", name))
+    methods = tuple(method for collection, method in named_methods if collection in ("", name))
     return CollectionSpec(name, folder, methods or (DEFAULT_METHOD,))
 
 

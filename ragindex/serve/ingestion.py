@@ -43,7 +43,7 @@ class SpendCap:
 class SourceUpdates:
     """The last update of the sources of a collection: whether it was asked for, goes on or has ended, and its report.
 
-    `request` is what the sync process has not been told yet.
+    `request` is what the sync process has not got yet.
     """
 
     status: Literal["none", "accepted", "running", "done", "failed"] = "none"
@@ -169,7 +169,7 @@ class Ingestion:
         """
         require_own_id(key, id)
         self._require_intact()
-        given, id = id, self._find_id(id)
+        written_id, id = id, self._find_id(id)
         with self.spool.writing() as changes:
             state = changes.states([id]).get(id)
             if state is not None and state.status == "accepted":
@@ -178,7 +178,7 @@ class Ingestion:
                 exists = bool(self._newest_documents([id]))
             if not exists or self._find_hidden(changes, key, [id]):
                 # the same for a document that does not exist and for one that the key may not see
-                raise RefusalError(404, f"There is no document {given!r} that the key may change.", "document")
+                raise RefusalError(404, f"There is no document {written_id!r} that the key may change.", "document")
             changes.accept([(id, None)], key.name)
         self.lift_caps([key.name])  # the document may have waited
         return id
@@ -277,10 +277,10 @@ class Ingestion:
         if change is not None and change.status != "accepted":
             self.collection.refresh()
         document = next(iter(self.collection.state.index.read([id])), None)
-        seen = [version for version in (document, change.document if change else None) if version is not None]
-        if any(not passing_documents(key.where, {id: version.metadata}) for version in seen):
+        versions = [version for version in (document, change.document if change else None) if version is not None]
+        if any(not passing_documents(key.where, {id: version.metadata}) for version in versions):
             return None, None
-        if key.where is not None and not seen:  # what was deleted has no metadata to judge by
+        if key.where is not None and not versions:  # what was deleted has no metadata to judge by
             return None, None
         return document, change
 

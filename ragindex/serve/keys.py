@@ -6,7 +6,7 @@ Secrets come from environment variables or files, never from the command line. O
 import hashlib
 import hmac
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -146,7 +146,12 @@ def load_keyring(file: Path | None, collections: Sequence[str]) -> Keyring:
         secret = read_secret([f"RAGINDEX_{right.upper()}_KEY"])
         if secret is not None:
             keys.append(AccessKey(right, frozenset({right}), digest=_checked(secret, right)))
-    _require_distinct(keys)
+    names, digests = set[str](), set[bytes]()
+    for key in keys:
+        if key.name in names or key.digest in digests:
+            raise UsageError(f"The key {key.name!r} is given twice, by its name or by its secret.")
+        names.add(key.name)
+        digests.add(key.digest)
     return Keyring(tuple(keys))
 
 
@@ -210,15 +215,6 @@ def _checked(secret: str, name: str) -> bytes:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
-
-
-def _require_distinct(keys: Iterable[AccessKey]) -> None:
-    names, digests = set[str](), set[bytes]()
-    for key in keys:
-        if key.name in names or key.digest in digests:
-            raise UsageError(f"The key {key.name!r} is given twice, by its name or by its secret.")
-        names.add(key.name)
-        digests.add(key.digest)
 
 
 def passing_documents(where: Filter | None, documents: Mapping[str, Metadata]) -> frozenset[str]:

@@ -203,10 +203,10 @@ class McpApp:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that gives the whole body, then what the client does next."""
-    given = iter([body])
+    bodies = iter([body])
 
     async def replayed() -> Message:
-        for part in given:
+        for part in bodies:
             return {"type": "http.request", "body": part, "more_body": False}
         return await receive()
 

@@ -185,10 +185,8 @@ class AcceptedDocuments(BaseModel):
     documents: list[DocumentStatus]
 
 
-class UpdateBody(BaseModel):
+class UpdateBody(RequestBody):
     """Which collection to update from its sources, and whether many of its documents may be removed."""
-
-    model_config = ConfigDict(extra="forbid")
 
     collection: str = Field("", max_length=200, description="Name of the collection. Default: the first.")
     allow_removals: bool = Field(False, description="Remove more than a fifth of a source's documents, too.")

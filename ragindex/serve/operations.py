@@ -48,8 +48,8 @@ async def ready_route(request: Request) -> Response:
         name: await checks[name].find_reason(service, collection) for name, collection in service.collections.items()
     }
     ready = not any(reasons.values())
-    shown = await asyncio.to_thread(_describe_visible, request, service, reasons)
-    body = {"status": "ready" if ready else "not ready", "collections": shown}
+    description = await asyncio.to_thread(_describe_visible, request, service, reasons)
+    body = {"status": "ready" if ready else "not ready", "collections": description}
     return JSONResponse(body, 200 if ready else 503, headers={} if ready else {"Retry-After": "5"})
 
 
@@ -104,8 +104,8 @@ def _describe_visible(request: Request, service: Service, reasons: Mapping[str, 
 def find_operator(request: Request, service: Service) -> AccessKey | None:
     """Return the key of a request; None without one. Raises RefusalError if it is needed, for clients elsewhere."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    given = secret.strip() if scheme.lower() == "bearer" and secret else None
-    return service.authenticate(given) if given is not None or service.settings.exposed else None
+    token = secret.strip() if scheme.lower() == "bearer" and secret else None
+    return service.authenticate(token) if token is not None or service.settings.exposed else None
 
 
 @OPERATIONS_ROUTER.get("/metrics", response_class=Response, responses=dict(error_responses(401, 403)))

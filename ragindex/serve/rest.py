@@ -245,15 +245,15 @@ def _document_to_response(service: Service, collection: ServedCollection, key: A
         document, change = ingestion.find_document(key, id)
     if document is None and change is None:
         raise RefusalError(404, f"There is no document {id!r}.", "document")
-    shown = document if "read" in key.rights else None
+    readable = document if "read" in key.rights else None
     reason = "" if ingestion is None else ingestion.explain(key, change)
     waits = ingestion is not None and change is not None and ingestion.waits_for_money(change)
     return JSONResponse(
         _status(collection.name, id if document is None else document.id, change, reason, waits=waits)
         | {
-            "title": None if shown is None else shown.title,
-            "text": None if shown is None else shown.text,
-            "metadata": None if shown is None else dict(shown.metadata),
+            "title": None if readable is None else readable.title,
+            "text": None if readable is None else readable.text,
+            "metadata": None if readable is None else dict(readable.metadata),
         }
     )
 
@@ -270,8 +270,8 @@ def find_ingestion(service: Service, key: AccessKey, collection: str) -> Ingesti
 
 async def _accepted(service: Service, ingestion: Ingestion, key: AccessKey, ids: list[str]) -> Response:
     name, states = ingestion.collection.name, await service.work(partial(ingestion.spool.states, ids))
-    shown = [_status(name, id, states.get(id), ingestion.explain(key, states.get(id))) for id in ids]
-    return JSONResponse({"collection": name, "documents": shown}, 202)
+    statuses = [_status(name, id, states.get(id), ingestion.explain(key, states.get(id))) for id in ids]
+    return JSONResponse({"collection": name, "documents": statuses}, 202)
 
 
 def _status(

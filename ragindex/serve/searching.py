@@ -88,8 +88,8 @@ def find_collection(service: "Service", key: AccessKey, name: str) -> ServedColl
 def read_document(collection: ServedCollection, key: AccessKey, id: str) -> Document | None:
     """Return a document as it is searched now, or None if there is none that the key may see."""
     document = next(iter(collection.state.index.read([id])), None)
-    seen = document is not None and passing_documents(key.where, {document.id: document.metadata})
-    return document if seen else None
+    is_visible = document is not None and passing_documents(key.where, {document.id: document.metadata})
+    return document if is_visible else None
 
 
 def search_collection(service: "Service", key: AccessKey, order: SearchOrder) -> ServedSearch:
@@ -184,8 +184,8 @@ _LONGEST_URL = 2_000  # characters
 
 def find_link(metadata: Metadata) -> str:
     """Return the address of a document if a browser may open it: http or https, with a host; else ""."""
-    given = [metadata[key] for key in _URL_KEYS if key in metadata]
-    return next((value for value in given if isinstance(value, str) and _is_web_address(value)), "")
+    urls = [metadata[key] for key in _URL_KEYS if key in metadata]
+    return next((value for value in urls if isinstance(value, str) and _is_web_address(value)), "")
 
 
 def _is_web_address(value: str) -> bool:

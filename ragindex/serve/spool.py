@@ -108,8 +108,8 @@ class SpoolTransaction:
         counts = Counter[tuple[str, str]]()
         for id, document in changes:
             read = self._connection.execute("SELECT owner, keys FROM document_keys WHERE id = ?", [id])
-            for before, written in read.fetchall():
-                counts.subtract((before, key) for key in json.loads(written))
+            for before, metadata in read.fetchall():
+                counts.subtract((before, key) for key in json.loads(metadata))
             keys = sorted(key for key, value in document.metadata.items() if list_terms(value)) if document else []
             self._connection.execute("DELETE FROM document_keys WHERE id = ?", [id])
             if keys:
@@ -130,8 +130,8 @@ class SpoolTransaction:
 
     def count_pending_characters(self, owner: str | None = None) -> int:
         """Return the characters of changes, of all keys or of one, that are not made yet, as they are written."""
-        wanted = "" if owner is None else "AND owner = ?"
-        question = f"SELECT coalesce(sum(length(body)), 0) FROM changes WHERE status = 'accepted' {wanted}"  # noqa: S608
+        condition = "" if owner is None else "AND owner = ?"
+        question = f"SELECT coalesce(sum(length(body)), 0) FROM changes WHERE status = 'accepted' {condition}"  # noqa: S608
         (characters,) = self._connection.execute(question, [] if owner is None else [owner]).fetchone()
         return int(characters)
 
@@ -372,9 +372,9 @@ def _hash_values(*values: bytes | float | None) -> str:
     """Return a hash of values in their order."""
     hashed = hashlib.sha256()
     for value in values:
-        written = value if isinstance(value, bytes) else repr(value).encode()
-        hashed.update(b"%d:" % len(written))
-        hashed.update(written)
+        content = value if isinstance(value, bytes) else repr(value).encode()
+        hashed.update(b"%d:" % len(content))
+        hashed.update(content)
     return hashed.hexdigest()[: durable_files.HASH_DIGITS]
 
 

@@ -123,8 +123,8 @@ def _make_changes(index: Index, spool: Spool, changes: Sequence[AcceptedChange])
     if not changes:
         return 0
     last = {change.id: change for change in changes}  # the last change of a document counts
-    gone = [change.id for change in last.values() if change.document is None]
-    existing = index.documents.sources(gone)
+    removed = [change.id for change in last.values() if change.document is None]
+    existing = index.documents.sources(removed)
     if existing:
         index.remove(list(existing))
     documents = [change.document for change in last.values() if change.document is not None]
@@ -198,12 +198,12 @@ def _add_documents(index: Index, documents: Sequence[Document]) -> dict[str, str
 
 def _failed_passages(index: Index, ids: Sequence[str]) -> Mapping[str, str]:
     """Return why a part could not be made of a passage of these documents, by document."""
-    document_of, wanted = index.finished_documents().document_of, set(ids)
+    document_of, failed_ids = index.finished_documents().document_of, set(ids)
     return {
         document_of(failed): f"{record.name}: {reason}"
         for record in index.manifest.parts.values()
         for failed, reason in record.failed.items()
-        if document_of(failed) in wanted
+        if document_of(failed) in failed_ids
     }
 
 
@@ -255,13 +255,6 @@ def _listen(wakes: "SimpleQueue[bool]", link: ServerLink) -> None:
     os._exit(0)
 
 
-def _take_output() -> int:
-    """Return a descriptor of standard output for the link alone; what else is printed goes to standard error."""
-    descriptor = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return descriptor
-
-
 def run_process() -> None:
     """Run as a process. An error is written to standard error, and the exit code is 1.
 
@@ -273,7 +266,9 @@ def run_process() -> None:
     warnings.simplefilter("ignore")
     wakes: SimpleQueue[bool] = SimpleQueue()
     settings = json.loads(sys.argv[2])
-    link = ServerLink(partial(os.write, _take_output()))
+    descriptor = os.dup(sys.stdout.fileno())  # for the link alone; what else is printed goes to standard error
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    link = ServerLink(partial(os.write, descriptor))
     link.limited, link.capped, link.lifts = settings["limited"], set(settings["capped"]), settings["lifts"]
     name_command("serve")
     subscribe(link.report)

@@ -62,20 +62,20 @@ class _ErrorWriter(logging.Handler):
 
     def drain(self) -> None:
         """Wait until all lines are written, for a few seconds at most."""
-        written = threading.Event()
-        self._lines.put(written)
-        written.wait(_DRAIN_SECONDS)
+        is_written = threading.Event()
+        self._lines.put(is_written)
+        is_written.wait(_DRAIN_SECONDS)
 
     def _write(self) -> None:
         while True:
-            taken = [self._lines.get()]
+            lines = [self._lines.get()]
             time.sleep(_GATHER_SECONDS)  # one call for many lines: requests wait while this thread has the lock
-            taken += [self._lines.get() for _ in range(self._lines.qsize())]
-            rest = "".join(f"{line}\n" for line in taken if isinstance(line, str)).encode("utf-8", "backslashreplace")
+            lines += [self._lines.get() for _ in range(self._lines.qsize())]
+            rest = "".join(f"{line}\n" for line in lines if isinstance(line, str)).encode("utf-8", "backslashreplace")
             with contextlib.suppress(OSError):  # nobody reads any more
                 while rest:  # not by sys.stderr, whose lock a thread that waits here would keep when the program ends
                     rest = rest[os.write(_STANDARD_ERROR, rest) :]
-            for written in taken:
+            for written in lines:
                 if isinstance(written, threading.Event):
                     written.set()
 

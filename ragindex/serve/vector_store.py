@@ -127,30 +127,32 @@ def _order(store: str, body: VectorStoreBody) -> SearchOrder:
     return SearchOrder("\n".join(queries), name, method, body.max_num_results or _RESULTS, where)
 
 
-def translate_attributes(given: AttributeComparison | AttributeCompound) -> Filter:
+def translate_attributes(condition: AttributeComparison | AttributeCompound) -> Filter:
     """Translate a filter of OpenAI's API. Raises RefusalError (too deep, too large) and UsageError."""
-    if _depth(given) > _DEEPEST or _count(given) > _MOST_CONDITIONS:
+    if _depth(condition) > _DEEPEST or _count(condition) > _MOST_CONDITIONS:
         raise RefusalError(400, f"A filter has at most {_DEEPEST} levels and {_MOST_CONDITIONS} conditions.", "filters")
-    return _translate(given)
+    return _translate(condition)
 
 
-def _depth(given: AttributeComparison | AttributeCompound) -> int:
-    return 1 if isinstance(given, AttributeComparison) else 1 + max(map(_depth, given.filters), default=0)
+def _depth(condition: AttributeComparison | AttributeCompound) -> int:
+    return 1 if isinstance(condition, AttributeComparison) else 1 + max(map(_depth, condition.filters), default=0)
 
 
-def _count(given: AttributeComparison | AttributeCompound) -> int:
-    return 1 if isinstance(given, AttributeComparison) else sum(map(_count, given.filters))
+def _count(condition: AttributeComparison | AttributeCompound) -> int:
+    return 1 if isinstance(condition, AttributeComparison) else sum(map(_count, condition.filters))
 
 
-def _translate(given: AttributeComparison | AttributeCompound) -> Filter:
-    if isinstance(given, AttributeCompound):
-        inner = tuple(map(_translate, given.filters))
-        return filters.All(inner) if given.type == "and" else filters.Any(inner)
-    if isinstance(given.value, list) != (given.type in ("in", "nin")):
+def _translate(condition: AttributeComparison | AttributeCompound) -> Filter:
+    if isinstance(condition, AttributeCompound):
+        inner = tuple(map(_translate, condition.filters))
+        return filters.All(inner) if condition.type == "and" else filters.Any(inner)
+    if isinstance(condition.value, list) != (condition.type in ("in", "nin")):
         raise RefusalError(
-            400, f"The filter {given.type!r} on {quote_value(given.key)} has a value of the wrong type.", "filters"
+            400,
+            f"The filter {condition.type!r} on {quote_value(condition.key)} has a value of the wrong type.",
+            "filters",
         )
-    return build_comparison(given.key, NAMED_COMPARISONS[given.type], given.value)
+    return build_comparison(condition.key, NAMED_COMPARISONS[condition.type], condition.value)
 
 
 def _page(served: ServedSearch, body: VectorStoreBody) -> dict[str, Any]:
@@ -167,18 +169,7 @@ def _page(served: ServedSearch, body: VectorStoreBody) -> dict[str, Any]:
 
 def _result(hit: Hit) -> dict[str, Any]:
     document = hit.doc_ids[0] if hit.doc_ids else hit.id
-    return {
-        "file_id": document,
-        "filename": hit.title or document,
-        "score": float(hit.score),
-        "attributes": _attributes(hit, document),
-        "content": [{"type": "text", "text": hit.text}],
-    }
-
-
-def _attributes(hit: Hit, document: str) -> dict[str, str | float | bool]:
-    """Return the plain values of a document's metadata, as the API bounds them, and where the hit stands."""
-    plain = {
+    plain = {  # as the API bounds metadata
         key: value[:_LONGEST_VALUE] if isinstance(value, str) else value
         for key, value in hit.metadata.get(document, {}).items()
         if isinstance(value, str | int | float | bool)
@@ -189,5 +180,11 @@ def _attributes(hit: Hit, document: str) -> dict[str, str | float | bool]:
         stands = {"start": place.start, "end": place.end}
         stands |= {"page": place.page} if place.page is not None else {}
         stands |= {"headings": " › ".join(place.headings)[:_LONGEST_VALUE]} if place.headings else {}
-    room = _MOST_ATTRIBUTES - len(stands)
-    return {**dict(list(plain.items())[:room]), **stands}
+    most = _MOST_ATTRIBUTES - len(stands)
+    return {
+        "file_id": document,
+        "filename": hit.title or document,
+        "score": float(hit.score),
+        "attributes": {**dict(list(plain.items())[:most]), **stands},
+        "content": [{"type": "text", "text": hit.text}],
+    }

@@ -23,18 +23,18 @@ _FOR_FILES = 512
 """Descriptors that connections leave: for files of indexes, and for what is accepted beyond the cap."""
 
 
-def bound_connections(wanted: int) -> int:
+def bound_connections(connections: int) -> int:
     """Return how many connections may be open at once; raises the limit of descriptors where the system allows it."""
     if sys.platform == "win32":
-        return wanted
+        return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _FOR_FILES
+    needed = connections + _FOR_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
+        return connections
     if hard == resource.RLIM_INFINITY or hard > soft:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return min(wanted, max(soft - _FOR_FILES, soft // 4))
+    return min(connections, max(soft - _FOR_FILES, soft // 4))
 
 
 class _GatheringTransport(asyncio.Transport):

@@ -70,17 +70,17 @@ def table_rows(records: pa.RecordBatch, schema: Schema, target: pa.Schema, name:
 
     Raises UsageError if fields are missing or unknown, ids occur twice, or a vector is not finite.
     """
-    given = set(records.schema.names)
+    names = set(records.schema.names)
     needed = {"id", *schema.stored, *schema.keywords, *schema.numbers} | ({"vector"} if schema.dimensions else set())
-    extra = {field for field in given - needed if not field.startswith("meta.")}
-    if needed - given or extra:
+    extra = {field for field in names - needed if not field.startswith("meta.")}
+    if needed - names or extra:
         raise UsageError(
             f"Records of {name} must have the fields {sorted(needed)}; "
-            f"missing {sorted(needed - given)}, unknown {sorted(extra)}."
+            f"missing {sorted(needed - names)}, unknown {sorted(extra)}."
         )
     if len(records.column("id").unique()) < len(records):
         raise UsageError(f"Records written to {name} in one call must have different ids; some ids occur twice.")
-    columns = {column_name(field): records.column(field) for field in given}
+    columns = {column_name(field): records.column(field) for field in names}
     if schema.text:
         parts = zip(*(records.column(name).to_pylist() for name in schema.text), strict=True)
         texts = ["\n".join(filter(None, part)) for part in parts]
@@ -127,10 +127,10 @@ def combine_chunks(table: pa.Table) -> pa.RecordBatch:
 # ---------------------------------------------------------------- other encoders and schemas
 
 
-def describe_dimensions(given: int, stored: int) -> str:
+def describe_dimensions(encoded: int, stored: int) -> str:
     """Return what to do where the encoder of an index gives vectors of another length than those in it."""
     return (
-        f"The encoder gave vectors of {given} dimensions, and the index has {stored}, so another model answers under "
+        f"The encoder gave vectors of {encoded} dimensions, and the index has {stored}, so another model answers under "
         "the name of the one that the index was built with. Use that one again (its server, address or files), or "
         "build the index with this one in another folder: ragindex index DOCUMENTS --index NEW_FOLDER --encoder ENCODER"
     )

@@ -161,7 +161,7 @@ def fill_with_lists(store: Store) -> tuple[Collection, dict[str, tuple[int, ...]
 
 
 def passes(values: list[str], where: Filter) -> bool:
-    """Say whether a document with this list passes, by the words of docs/how-to/filters.md."""
+    """Say whether a document with this list passes, by the words of docs/reference/filter-syntax.md."""
     match where:
         case Terms():
             return any(one in where.values for one in values)
@@ -197,7 +197,7 @@ def draw_filter(random: Random, depth: int = 0) -> Filter:
 
 
 def test_a_document_passes_by_any_element_of_its_list_and_a_record_by_all_its_documents(store: Store) -> None:
-    """Of several documents a record may pass by less, never by more: see docs/how-to/filters.md."""
+    """Of several documents a record may pass by less, never by more: see docs/reference/filter-syntax.md."""
     reader, owners = fill_with_lists(store)
     random, equal = Random(47), 0
     for _ in range(150):

@@ -26,16 +26,19 @@ SLOW_PAGES = {
         "commands.md",
         "griever.md",
         "hipporag.md",
-        "integrations.md",
         "sirerag.md",
     ),
-    *("chunking.md", "colbert.md", "evidence.md", "exporting.md"),
+    *("chunking.md", "colbert.md", "evidence.md", "export-a-retriever.md"),
     *("add-and-remove-documents.md", "compare-chunk-sizes.md", "compare-encoders-and-seeds.md"),
     *("compare-on-your-documents.md", "compare-run-files.md", "compare-your-own-retriever.md"),
     *("make-a-synthetic-world.md", "recommend-a-method.md", "reproduce-a-papers-table.md", "track-with-mlflow.md"),
     *("resume-and-repeat-a-run.md", "tune-a-method.md"),
+    *("use-in-dspy.md", "use-in-haystack.md", "use-in-langchain.md", "use-in-llamaindex.md"),
 }
-ELSEWHERE = {"asking-a-model.md", "writing-a-retriever.md", "api.md", "serving.md"}  # tests of their own run them
+ELSEWHERE = {  # tests of their own run them
+    *("api.md", "write-a-method-that-asks-a-model.md", "writing-a-retriever.md"),
+    *("judge-in-the-browser.md", "serve-over-http.md", "serve-the-winner.md", "update-over-http.md"),
+}
 _INSTALLS = ("make ", "pip install ")  # run by hand, and by the tests of the plugin page
 _TEXTS = {
     "my-documents/lindau.md": "# Lindau\nThe lighthouse of Lindau was built in 1856. It stands at the harbour.",

@@ -1,19 +1,25 @@
-"""MLflow's tables, made once a process and copied, because they take seconds to make."""
+"""MLflow's tables, made once a version of it and copied, because they take seconds to make."""
 
+import os
 import tempfile
 import warnings
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 
 @cache
 def _make_tables() -> bytes:
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-        warnings.simplefilter("ignore")
-        from mlflow import MlflowClient
+    kept = Path(os.environ["RAGINDEX_CACHE"]) / f"mlflow-{version('mlflow')}.db"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            warnings.simplefilter("ignore")
+            from mlflow import MlflowClient
 
-        MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db").search_experiments()
-        return (Path(folder) / "mlflow.db").read_bytes()
+            MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db").search_experiments()
+            (Path(folder) / "mlflow.db").replace(kept)  # at once, for other processes make it too
+    return kept.read_bytes()
 
 
 def make_tracker(folder: Path) -> str:

@@ -1,29 +1,18 @@
-"""MLflow databases of tests: an empty one to copy, and the runs that one holds."""
+"""MLflow databases of tests: an empty one, and the runs that one holds."""
 
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's tables, which take seconds to make."""
-    path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        make_client(f"sqlite:///{path}").search_experiments()
-    return path
+from empty_tracker import make_tracker
 
 
 @pytest.fixture
-def uri(tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database of the test's own that is tracked to, in the working folder, `tmp_path`."""
     monkeypatch.chdir(tmp_path)
-    shutil.copy(empty_store, tmp_path)
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = make_tracker(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     return uri
 

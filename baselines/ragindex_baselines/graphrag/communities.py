@@ -127,7 +127,7 @@ class Communities(AskingPart[Reports]):
 
         A report that fails is reported to the context, and the next sync asks for it again.
         """
-        entities, communities = self._found(context.inputs[0], context.seed)
+        entities, communities = self._find_communities(context.inputs[0], context.seed)
         inputs = {
             community.id: {**community.inputs(self.input_tokens), "language": context.language}
             for community in communities
@@ -152,7 +152,7 @@ class Communities(AskingPart[Reports]):
         """Return the two collections."""
         return Reports(context.collection("reports"), context.collection("memberships"))
 
-    def _found(self, graph: OpenEntityGraph, seed: int) -> tuple[int, list["Community"]]:
+    def _find_communities(self, graph: OpenEntityGraph, seed: int) -> tuple[int, list["Community"]]:
         """Return the number of entities, and the communities."""
         entities = _read_rows(graph.entities, ("name", "text", "passage_ids", "degree"))
         relations = _read_rows(graph.relations, ("source", "target", "triples", "weight"))
@@ -193,8 +193,8 @@ class Community:
         others = (line for row in self.members for line in row["text"].split("\n"))
         statements = dict.fromkeys(" ".join(text.split()) for text in (*joining, *others))
         names = [row["name"] for row in self.members]
-        shown = build_context((), [text for text in statements if text], tokens).notes
-        return {"members": list(build_context((), names, _MEMBER_TOKENS).notes), "statements": list(shown)}
+        statement_texts = build_context((), [text for text in statements if text], tokens).notes
+        return {"members": list(build_context((), names, _MEMBER_TOKENS).notes), "statements": list(statement_texts)}
 
 
 def _build_communities(

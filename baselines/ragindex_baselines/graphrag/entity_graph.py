@@ -68,11 +68,11 @@ def merge_triples(
     table = table.take(pc.sort_indices(table.column("id")))
     listed = _read_listed_names(extractions, key)
     subjects, objects = (large_text(table.column(name).chunks) for name in ("subject_key", "object_key"))
-    named = pa.concat_arrays([subjects, objects, large_text(listed.column("key").chunks)])
-    keys = _sort_texts(named.unique())
+    mentioned_keys = pa.concat_arrays([subjects, objects, large_text(listed.column("key").chunks)])
+    keys = _sort_texts(mentioned_keys.unique())
     if not numbers:
         keys = keys.filter(pa.array([not is_number(each) for each in keys.to_pylist()], pa.bool_()))
-    codes = _find_places(named, keys)
+    codes = _find_places(mentioned_keys, keys)
     surfaces = pa.concat_arrays(
         [large_text(table.column(name).chunks) for name in ("subject", "object")]
         + [large_text(listed.column("name").chunks)]
@@ -134,8 +134,8 @@ def _find_places(texts: pa.Array, among: pa.Array) -> Integers:
 
 def _choose_names(codes: Integers, surfaces: pa.Array, count: int) -> pa.Array:
     """Return the most frequent spelling of each entity; of equally frequent ones, the first."""
-    written = pa.table({"code": pa.array(codes), "name": surfaces}).filter(pa.array(codes != _NONE))
-    counts = written.group_by(["code", "name"]).aggregate([([], "count_all")])
+    spellings = pa.table({"code": pa.array(codes), "name": surfaces}).filter(pa.array(codes != _NONE))
+    counts = spellings.group_by(["code", "name"]).aggregate([([], "count_all")])
     ordered = counts.sort_by([("code", "ascending"), ("count_all", "descending"), ("name", "ascending")])
     _, first = np.unique(ordered.column("code").to_numpy(), return_index=True)
     return large_text(ordered.column("name").chunks).take(pa.array(first[:count]))
@@ -183,28 +183,24 @@ def relation_records(merged: MergedTriples, relations: Relations) -> Iterator[pa
     """Yield the records of `OpenEntityGraph.relations`, in bounded batches."""
     for start in range(0, len(relations.low), _BATCH):
         places = range(start, min(start + _BATCH, len(relations.low)))
-        yield _build_relation_batch(merged, relations, places)
-
-
-def _build_relation_batch(merged: MergedTriples, relations: Relations, places: range) -> pa.RecordBatch:
-    of = relations.triples[relations.starts[places.start] : relations.starts[places.stop]]
-    sizes = np.diff(relations.starts[places.start : places.stop + 1])
-    triples = _split_runs(_read_statements(merged, of), sizes)
-    owners = _split_runs(merged.passages.take(pa.array(merged.owners[of])).to_pylist(), sizes)
-    sources, targets = (
-        merged.keys.take(pa.array(side[places.start : places.stop])).to_pylist()
-        for side in (relations.low, relations.high)
-    )
-    stated = [to_json([triple for triple, _ in Counter(each).most_common(_STATED_TRIPLES)]) for each in triples]
-    columns = {
-        "id": pa.array([relation_id(*pair) for pair in zip(sources, targets, strict=True)], pa.string()),
-        "source": pa.array(sources, pa.string()),
-        "target": pa.array(targets, pa.string()),
-        "triples": pa.array(stated, pa.string()),
-        "passage_ids": pa.array([sorted(set(each)) for each in owners], TEXTS),
-        "weight": pa.array(sizes, pa.float64()),
-    }
-    return pa.record_batch(columns)
+        of = relations.triples[relations.starts[places.start] : relations.starts[places.stop]]
+        sizes = np.diff(relations.starts[places.start : places.stop + 1])
+        triples = _split_runs(_read_statements(merged, of), sizes)
+        owners = _split_runs(merged.passages.take(pa.array(merged.owners[of])).to_pylist(), sizes)
+        sources, targets = (
+            merged.keys.take(pa.array(side[places.start : places.stop])).to_pylist()
+            for side in (relations.low, relations.high)
+        )
+        stated = [to_json([triple for triple, _ in Counter(each).most_common(_STATED_TRIPLES)]) for each in triples]
+        columns = {
+            "id": pa.array([relation_id(*pair) for pair in zip(sources, targets, strict=True)], pa.string()),
+            "source": pa.array(sources, pa.string()),
+            "target": pa.array(targets, pa.string()),
+            "triples": pa.array(stated, pa.string()),
+            "passage_ids": pa.array([sorted(set(each)) for each in owners], TEXTS),
+            "weight": pa.array(sizes, pa.float64()),
+        }
+        yield pa.record_batch(columns)
 
 
 def _read_statements(merged: MergedTriples, places: Integers) -> list[Triple]:

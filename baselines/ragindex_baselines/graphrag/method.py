@@ -204,12 +204,12 @@ class GraphRAGRetriever:
     def _search_entities(self, vectors: Floats, passing: Sequence[frozenset[str] | None]) -> list[SearchResult]:
         """Return the entities nearest to each question, of which all passages pass."""
         results: dict[int, SearchResult] = {}
-        left, depth, wanted = list(range(len(passing))), self.settings.entities, self.settings.entities
-        while left:
-            requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in left]
-            answers = list(zip(left, self.entities.search(requests), strict=True))
-            results |= {n: _keep_passing(answer, passing[n], wanted) for n, answer in answers}
-            left = [n for n, answer in answers if len(results[n].ids) < wanted and len(answer.ids) == depth]
+        pending, depth, entity_count = list(range(len(passing))), self.settings.entities, self.settings.entities
+        while pending:
+            requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in pending]
+            answers = list(zip(pending, self.entities.search(requests), strict=True))
+            results |= {n: _keep_passing(answer, passing[n], entity_count) for n, answer in answers}
+            pending = [n for n, answer in answers if len(results[n].ids) < entity_count and len(answer.ids) == depth]
             depth *= _DEEPER
         return [results[n] for n in range(len(passing))]
 
@@ -222,7 +222,11 @@ class GraphRAGRetriever:
         moments = [time.perf_counter()]
         triples = self._triples(entities, passing)
         moments.append(time.perf_counter())
-        ids, reports = self._reports(entities, passing)
+        keys = [entity.key for entity in entities]
+        ids = rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
+        records = fetch_records(self.communities.reports, ids, ("text", *_choose_fields(passing)))
+        rows = filter_rows(records.to_pylist(), passing)
+        ids, reports = [row["id"] for row in rows], [row["text"] for row in rows]
         notes = write_notes(reports, triples, self.settings.note_tokens, self.settings.relation_tokens)
         moments.append(time.perf_counter())
         times = np.diff([start, *moments]) * 1e3
@@ -249,14 +253,6 @@ class GraphRAGRetriever:
         rows = filter_rows(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
         relations = rank_relations(entities, rows, self.settings.relations * len(entities))
         return [triple for row in relations for triple in from_json(row["triples"])]
-
-    def _reports(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> tuple[list[str], list[str]]:
-        """Return the ids of the entities' communities that have a report, and the reports."""
-        keys = [entity.key for entity in entities]
-        ids = rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
-        records = fetch_records(self.communities.reports, ids, ("text", *_choose_fields(passing)))
-        rows = filter_rows(records.to_pylist(), passing)
-        return [row["id"] for row in rows], [row["text"] for row in rows]
 
 
 _ENTITY_FIELDS = ("passage_ids", "neighbours")

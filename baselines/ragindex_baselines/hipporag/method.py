@@ -160,7 +160,7 @@ class GraphWalk:
         matrix = self.matrix[:count, :count]
         return run_power_iteration(matrix, links.degrees, reset, settings.damping, settings.tolerance)
 
-    def found(self, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
+    def best_hits(self, places: AnyIntegers, values: Doubles, k: int) -> tuple[Hit, ...]:
         """Return the `k` best passages as hits."""
         if is_recording():
             deepest = max(k, DEEPEST)
@@ -201,18 +201,18 @@ class EntityRetriever:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Answer the questions one after the other."""
         check_queries(queries, k)
-        return [self._one(query, k) for query in queries]
+        return [self._retrieve_one(query, k) for query in queries]
 
-    def _one(self, query: Query, k: int) -> Retrieval:
+    def _retrieve_one(self, query: Query, k: int) -> Retrieval:
         trace = Trace()
-        named, walk = self._named(query, trace), self.walks.within(query.filter)
+        names, walk = self._extract_entities(query, trace), self.walks.within(query.filter)
         start = time.perf_counter()
-        entities = self._linked(named, walk.graph)
+        entities = self._link_entities(names, walk.graph)
         nodes, mass = weighted_graph.entity_seeds(walk.graph.places(entities), walk.graph.passage_counts)
         linked = _trace_seeds(query, walk.graph, nodes, mass, _ms(start))
         start = time.perf_counter()
         sums = weighted_graph.phrase_sums(walk.graph, walk.among_phrases(nodes, mass))
-        best = walk.found(np.arange(len(sums)), sums, k)
+        best = walk.best_hits(np.arange(len(sums)), sums, k)
         reached = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
         trace.steps.extend((linked, reached))
         if len(best) == k:
@@ -220,29 +220,31 @@ class EntityRetriever:
         others, near = self._by_cosine(query, {hit.id for hit in best}, k)
         return Retrieval((*best, *others)[:k], (*trace.steps, near))
 
-    def _named(self, query: Query, trace: Trace) -> list[str]:
+    def _extract_entities(self, query: Query, trace: Trace) -> list[str]:
         """Return the entities that the question names, without duplicates in another case."""
         with trace.step(1, "question entities", query.text) as step:
             answer = self.llm.run(QUESTION_ENTITIES, {"question": query.text})
-            named = list(
+            names = list(
                 {name.casefold(): name for entity in answer.entities if (name := " ".join(entity.split()))}.values()
             )
-            step["note"] = ", ".join(named)
-        return named
+            step["note"] = ", ".join(names)
+        return names
 
-    def _linked(self, named: Sequence[str], graph: WeightedGraph) -> list[str]:
+    def _link_entities(self, names: Sequence[str], graph: WeightedGraph) -> list[str]:
         """Return the phrase of the graph nearest to each name; of equally near ones the name itself, else the smallest.
 
         Phrases that no passage of a sub-graph contains and names without any phrase are left out.
         """
-        vectors, linked = self.encoder.encode_passing(named), dict[int, str]()
-        left, depth = list(range(len(named))), _EQUAL_PHRASES
+        vectors, linked = self.encoder.encode_passing(names), dict[int, str]()
+        left, depth = list(range(len(names))), _EQUAL_PHRASES
         while left:
             answers = self.walks.phrases.vectors.search([VectorQuery(vectors[n], depth) for n in left])
             for n, answer in zip(left, answers, strict=True):
                 rows = np.flatnonzero(graph.contains(answer.ids))
                 if len(rows):
-                    linked[n] = _choose_phrase(named[n], answer, rows)
+                    own, best = names[n].casefold(), answer.scores[rows[0]]
+                    equal = [answer.ids[row] for row in rows if not scores_differ(answer.scores[row], best)]
+                    linked[n] = own if own in equal else min(equal)
             full = {n for n, answer in zip(left, answers, strict=True) if len(answer.ids) == depth}
             left = [n for n in left if n in full and n not in linked]
             depth *= _DEEPER
@@ -289,7 +291,7 @@ class FactRetriever:
         start = time.perf_counter()
         facts = self.facts(queries, vectors)
         ms = _ms(start) / max(1, len(queries))
-        return [self._one(*each, k, ms) for each in zip(queries, vectors, facts, strict=True)]
+        return [self._retrieve_one(*each, k, ms) for each in zip(queries, vectors, facts, strict=True)]
 
     def facts(self, queries: Sequence[Query], vectors: Floats) -> list[SearchResult]:
         """Return the triples nearest to each question that pass its filter; `vectors` is (queries, dimensions)."""
@@ -305,7 +307,7 @@ class FactRetriever:
         sides = graph.places([self.key(phrase) for phrase in spelt]).reshape(-1, 2)
         return weighted_graph.fact_seeds(sides, facts.scores, graph.passage_counts)
 
-    def _one(self, query: Query, vector: Floats, result: SearchResult, k: int, searching: float) -> Retrieval:
+    def _retrieve_one(self, query: Query, vector: Floats, result: SearchResult, k: int, searching: float) -> Retrieval:
         triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in result.records.to_pylist())
         note = ", ".join(f"{score:.3f}" for score in result.scores)
         facts = Step(1, "triples", query.text, tuple(result.ids), triples, ms=searching, note=note)
@@ -319,7 +321,7 @@ class FactRetriever:
             if self.spread is None or query.filter is not None
             else _walk_around(walk, vector, nodes, mass, k, self.spread)
         )
-        best = walk.found(places, values, k)
+        best = walk.best_hits(places, values, k)
         ranked = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
         return Retrieval(best, (facts, seeds, ranked))
 
@@ -332,8 +334,8 @@ def _walk_around(
     values = weighted_graph.push(graph.all_edges, nodes, mass, settings.damping, settings.tolerance)[
         len(graph.phrases) :
     ]
-    wanted = [VectorQuery(vector, max(k, _NEAREST_PASSAGES)), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
-    near, nearest, farthest = walk.passages.search(wanted)
+    queries = [VectorQuery(vector, max(k, _NEAREST_PASSAGES)), VectorQuery(vector, 1), VectorQuery(-vector, 1)]
+    near, nearest, farthest = walk.passages.search(queries)
     around = np.array([walk.places[id] for id in near.ids if id in walk.places], np.int64)
     places = np.union1d(weighted_graph.most(values, max(k, _REACHED_PASSAGES)), around)
     if not len(nearest.ids):
@@ -355,13 +357,6 @@ def _walk_from_all(
     reset[nodes] = mass
     values = run_power_iteration(walk.matrix, graph.degrees, reset, settings.damping, settings.tolerance)
     return np.arange(len(graph.passages)), values[len(graph.phrases) :]
-
-
-def _choose_phrase(name: str, result: SearchResult, rows: AnyIntegers) -> str:
-    """Return one of the phrases found in `rows`, nearest first: the name itself if it is among the nearest."""
-    own, best = name.casefold(), result.scores[rows[0]]
-    equal = [result.ids[row] for row in rows if not scores_differ(result.scores[row], best)]
-    return own if own in equal else min(equal)
 
 
 def _trace_seeds(query: Query, graph: WeightedGraph, nodes: AnyIntegers, mass: Doubles, ms: float) -> Step:

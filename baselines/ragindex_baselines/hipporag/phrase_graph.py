@@ -252,15 +252,15 @@ def _read(folder: Path) -> tuple[WeightedGraph, PhraseMentions, SimilarPairs]:
 
 def _read_mentions(triples: Collection, passages: pa.Array, part: PhraseGraph) -> PhraseMentions:
     """Read the triples, keeping only integers and the distinct spellings."""
-    named, owning = Coder(), Coder()
+    phrase_coder, passage_coder = Coder(), Coder()
     for batch in triples.scan(("subject", "object", "passage_ids")):
-        named.add(batch.column("subject"))
-        named.add(batch.column("object"))
-        owning.add(batch.column("passage_ids").flatten())
-    spelt, codes = named.coded()
+        phrase_coder.add(batch.column("subject"))
+        phrase_coder.add(batch.column("object"))
+        passage_coder.add(batch.column("passage_ids").flatten())
+    spelt, codes = phrase_coder.coded()
     phrases, place = _find_phrases(part, spelt)
     sides = np.stack([translate_codes(place, codes[side::2]) for side in (0, 1)], axis=1)
-    return PhraseMentions(phrases, sides, owning.among(passages))
+    return PhraseMentions(phrases, sides, passage_coder.among(passages))
 
 
 def _find_phrases(part: PhraseGraph, spelt: pa.Array) -> tuple[pa.Array, Codes]:

@@ -173,10 +173,10 @@ def _list_edges(starts: AnyIntegers, stops: AnyIntegers) -> tuple[AnyIntegers, A
 
 def phrase_sums(graph: WeightedGraph, values: Doubles) -> Doubles:
     """Return for each passage (passages,) the sum of its phrases' values; `values` has one per phrase."""
-    walked = np.flatnonzero(values)
-    edges, lengths = _list_edges(graph.splits[walked], graph.starts[walked + 1])
+    reached = np.flatnonzero(values)
+    edges, lengths = _list_edges(graph.splits[reached], graph.starts[reached + 1])
     holding = graph.ends[edges] - len(graph.phrases)
-    return _sum_by_place(holding, np.repeat(values[walked], lengths), len(graph.passages))
+    return _sum_by_place(holding, np.repeat(values[reached], lengths), len(graph.passages))
 
 
 def most(values: Doubles, count: int) -> AnyIntegers:

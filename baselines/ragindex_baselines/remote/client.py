@@ -104,12 +104,12 @@ class JsonAddress:
             return connection
         raise RequestProblemError(problem)
 
-    def _exchange(self, connection: HTTPConnection, sent: bytes) -> tuple[HTTPResponse, bytes]:
+    def _exchange(self, connection: HTTPConnection, request_body: bytes) -> tuple[HTTPResponse, bytes]:
         """Send a request and read the answer, as far as it may be read."""
         lost, late = "", f"no whole answer within {self.timeout:g} seconds"
         with _limit_time(connection, self.timeout) as cut:
             try:
-                connection.request("POST", urlsplit(self.url).path or "/", sent, {**_HEADERS, **self.headers})
+                connection.request("POST", urlsplit(self.url).path or "/", request_body, {**_HEADERS, **self.headers})
                 answer = connection.getresponse()
                 text = answer.read(self.max_bytes + 1)
                 if answer.length and len(text) <= self.max_bytes:
@@ -209,8 +209,8 @@ class Protocol:
 
 
 def _read_plain(hit: Mapping[str, Any]) -> ServiceHit:
-    given = hit.get("doc_ids")
-    documents = tuple(filter(None, map(_read_id, given))) if isinstance(given, list) else ()
+    doc_ids = hit.get("doc_ids")
+    documents = tuple(filter(None, map(_read_id, doc_ids))) if isinstance(doc_ids, list) else ()
     id = _read_id(hit.get("id"))
     if not id:
         raise RequestProblemError(RequestProblem("expected an 'id' in every hit", 200))

@@ -134,9 +134,9 @@ class HttpRetriever:
         return [self._search(query, k) for query in queries]
 
     def _search(self, query: Query, k: int) -> Retrieval:
-        wanted = min(k if query.filter is None else max(k, self.scheme.depth), self.protocol.most)
+        limit = min(k if query.filter is None else max(k, self.scheme.depth), self.protocol.most)
         start = time.perf_counter()
-        service_hits = self._ask(query.text, wanted)
+        service_hits = self._ask(query.text, limit)
         ms = (time.perf_counter() - start) * 1e3
         matched = self.documents.match(service_hits, query.filter, by_file_name=self.protocol.by_file_name)
         record_ranking(self.scheme.protocol, matched.hits, k)
@@ -211,8 +211,8 @@ class CorpusDocuments:
 
     def _find_owners(self, hits: Sequence[ServiceHit], *, by_file_name: bool) -> list[tuple[str, ...]]:
         """Return the known documents of each hit; () if it names none."""
-        named = {spelled for hit in hits for ids in hit.documents for id in ids for spelled in spellings(id)}
-        known = self._list_passages(named)
+        spelled_ids = {spelled for hit in hits for ids in hit.documents for id in ids for spelled in spellings(id)}
+        known = self._list_passages(spelled_ids)
         owners = [next(filter(None, (_keep(ids, known) for ids in hit.documents)), ()) for hit in hits]
         if not by_file_name or all(owners):
             return owners
@@ -224,10 +224,10 @@ class CorpusDocuments:
         with self._lock:
             if self._by_file_name is None:
                 rows = (row for batch in self.passages.scan(("doc_ids",)) for row in batch.to_pylist())
-                named: dict[str, list[str]] = {}
+                ids_by_name: dict[str, list[str]] = {}
                 for id in {id for row in rows for id in row["doc_ids"]}:
-                    named.setdefault(PurePosixPath(id).name, []).append(id)
-                self._by_file_name = {name: ids[0] for name, ids in named.items() if len(ids) == 1}
+                    ids_by_name.setdefault(PurePosixPath(id).name, []).append(id)
+                self._by_file_name = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
             return self._by_file_name
 
     def _list_passages(self, doc_ids: set[str]) -> dict[str, list[str]]:
@@ -251,22 +251,22 @@ class CorpusDocuments:
     def _make_hit(
         self, hit: ServiceHit, ids: tuple[str, ...], passages: tuple[str, ...], first: Mapping[str, Hit]
     ) -> Hit:
-        shown = first[ids[0]]
+        first_hit = first[ids[0]]
         return Hit(
             id=hit.id,
             kind="passage",
             passage_ids=passages,
             doc_ids=ids,
-            title=hit.title or shown.title,
-            text=hit.text or shown.text,
+            title=hit.title or first_hit.title,
+            text=hit.text or first_hit.text,
             score=0.0 if hit.score is None else hit.score,
             source=self.source,
             metadata={id: first[id].metadata[id] for id in ids if id in first[id].metadata},
         )
 
 
-def _keep(ids: Sequence[str], known: Container[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(meant for id in ids if (meant := find_spelling(id, known)) is not None))
+def _keep(ids: Sequence[str], known_ids: Container[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(spelling for id in ids if (spelling := find_spelling(id, known_ids)) is not None))
 
 
 def _find_by_file_name(hit: ServiceHit, names: Mapping[str, str]) -> tuple[str, ...]:
@@ -285,11 +285,11 @@ def _with_scores(hits: Sequence[Hit], service_hits: Sequence[ServiceHit]) -> lis
 
 def _with_own_ids(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """Return the hits with ids that differ: a service may return several passages of a document under its id."""
-    given, taken = {hit.id for hit in hits}, set[str]()
+    own_ids, used_ids = {hit.id for hit in hits}, set[str]()
     numbered = list[Hit]()
     for hit in hits:
         new = (f"{hit.id} ({number})" for number in count(2))
-        id = hit.id if hit.id not in taken else next(fresh for fresh in new if fresh not in given | taken)
-        taken.add(id)
+        id = hit.id if hit.id not in used_ids else next(fresh for fresh in new if fresh not in own_ids | used_ids)
+        used_ids.add(id)
         numbered.append(replace(hit, id=id))
     return tuple(numbered)

@@ -199,7 +199,7 @@ class EndpointScoring:
             with reserve_money(self.setting.budget, find_most) as booking:
                 start = time.perf_counter()
                 try:
-                    text = self._sent(body)
+                    text = self._send(body)
                     response, seconds = read_scores(text), time.perf_counter() - start
                 except RequestProblemError as error:
                     if error.problem.may_be_charged:
@@ -223,7 +223,7 @@ class EndpointScoring:
                     )
             return answer
 
-        return self._retried(attempt)
+        return self._send_again(attempt)
 
     def _money(self, read_tokens: int, searches: float) -> float | None:
         if self.plugin.search_price is not None:
@@ -256,13 +256,13 @@ class EndpointScoring:
     def _client(self) -> "OpenAI":
         return make_http_client(self._address[0], self._key, self.plugin.timeout)
 
-    def _sent(self, body: Mapping[str, Any]) -> str:
+    def _send(self, body: Mapping[str, Any]) -> str:
         """Send a request and return the body of the response, with secrets redacted."""
         with self.limits.slot(0):
             text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
         return redact_account(text, self._key, self._address[0])
 
-    def _retried(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
+    def _send_again(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
         def wait(_: RequestProblem, seconds: float) -> None:
             ledger.count_outcome(TASK, ledger.RETRIED)
             self.setting.clock.sleep(seconds)

@@ -33,14 +33,14 @@ _RERANKERS: Mapping[str, type[Reranker]] = {
 _NAMES = {kind: name for name, kind in _RERANKERS.items()}
 
 
-def reranker(written: Any) -> Any:
+def reranker(value: Any) -> Any:
     """Return the reranker of a specification: cross-encoder:MODEL, endpoint:MODEL or language-model.
 
     Raises UsageError if the specification is invalid.
     """
-    if type(written) in _NAMES:
-        return written
-    spec = parse_spec(written) if isinstance(written, str) else _read_spec(written)
+    if type(value) in _NAMES:
+        return value
+    spec = parse_spec(value) if isinstance(value, str) else _read_spec(value)
     kind = _RERANKERS.get(spec.name)
     if kind is None:
         raise UsageError(
@@ -62,15 +62,11 @@ def reranker(written: Any) -> Any:
         ) from error
 
 
-def _read_spec(written: Any) -> Spec:
-    params = written.get("params") if isinstance(written, Mapping) else None
-    if (
-        not isinstance(written, Mapping)
-        or not isinstance(written.get("name"), str)
-        or written.keys() - {"name", "params"}
-    ):
-        raise UsageError(f"A reranker is written NAME, NAME:MODEL or {{name, params}}. Got {written!r}.")
-    return Spec(written["name"], dict(params or {}))
+def _read_spec(value: Any) -> Spec:
+    params = value.get("params") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str) or value.keys() - {"name", "params"}:
+        raise UsageError(f"A reranker is written NAME, NAME:MODEL or {{name, params}}. Got {value!r}.")
+    return Spec(value["name"], dict(params or {}))
 
 
 def _describe(plugin: Reranker) -> dict[str, Any]:
@@ -141,10 +137,10 @@ class RerankRetriever:
     def _rerank(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         if not retrieval.hits:
             return retrieval
-        shown, trace = retrieval.hits[: self.depth], Trace(list(retrieval.trace))
+        candidates, trace = retrieval.hits[: self.depth], Trace(list(retrieval.trace))
         with trace.step(max((step.iteration for step in retrieval.trace), default=1), "reranker", query.text) as step:
-            scores = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in shown])
-            order = order_candidates(scores, [hit.id for hit in shown], len(retrieval.hits) - len(shown))
+            scores = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in candidates])
+            order = order_candidates(scores, [hit.id for hit in candidates], len(retrieval.hits) - len(candidates))
             for what, times in order.counts.items():
                 for _ in range(times):
                     ledger.count_outcome("rerank", what)

@@ -172,8 +172,8 @@ def _read_markdown(text: str, path: Path) -> list[Mapping[str, Any]]:
             lines.append([cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")])
         elif lines:
             break
-    kept = [line for line in lines if not all(regex.fullmatch(r":?-*:?", cell) for cell in line)]
-    return _name_cells(kept, path)
+    rows = [line for line in lines if not all(regex.fullmatch(r":?-*:?", cell) for cell in line)]
+    return _name_cells(rows, path)
 
 
 def _name_cells(lines: Sequence[Sequence[str]], path: Path) -> list[Mapping[str, Any]]:

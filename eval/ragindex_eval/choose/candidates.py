@@ -13,7 +13,7 @@ import numpy as np
 
 from ragindex.corpus import Corpus
 from ragindex.errors import BudgetError, UsageError
-from ragindex.estimate import estimate
+from ragindex.estimate import EstimateScope, estimate
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
@@ -162,7 +162,8 @@ def _estimate_dollars(candidate: Candidate, corpus: Corpus, settings: CompareSet
     if settings.llm in (None, "offline"):
         return 0.0
     model = registry.llm(settings.llm)
-    estimates = estimate(corpus, [candidate.scheme], model, LLMSettings(), language=settings.language)
+    scope = EstimateScope(language=settings.language)
+    estimates = estimate(corpus, [candidate.scheme], model, LLMSettings(), scope)
     return None if any(each.money is None for each in estimates) else sum(each.money or 0.0 for each in estimates)
 
 
@@ -265,7 +266,7 @@ def _describe_gain(documents: int, high: float, best: Candidate) -> str:
 def part_of(data: Dataset, share: float, seed: int) -> Dataset:
     """Return the dataset with its gold documents and a share of the others; a larger share contains a smaller one."""
     gold = {id for query in data.queries for id in judgements(data.gold, query.id)}
-    ids = {id for of_query in (data.gold or {}).values() for id in of_query.twins}
+    ids = {id for of_query in (data.gold or {}).values() for id in of_query.equivalents}
     others = [document for document in data.corpus.documents if document.id not in gold | ids]
     Random(seed).shuffle(others)  # noqa: S311  # a sample, no secret
     sample = {document.id for document in others[: round(share * len(others))]} | gold | ids

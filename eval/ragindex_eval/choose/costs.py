@@ -9,7 +9,7 @@ from ragindex._util.time_limit import TimeLimitError, limit_time
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError
 from ragindex.estimate import add_up
-from ragindex.estimate_left import estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index.parts import paid_by, tasks_of, uses_encoder
 from ragindex.interfaces.llm import PaidPlugin
 from ragindex.plugins import registry
@@ -129,11 +129,13 @@ def _exceeds_budget(experiment: Experiment, candidate: Candidate) -> str | None:
         experiment.dataset.corpus,
         {candidate.label: candidate.scheme},
         index.model.setting,
-        llm=index.model.plugin,
-        encoder=index.encoders.plugin,
-        language=index.language,
-        seed=index.seed,
-        keep_calls=index.model.keep_calls,
+        BuildPlan(
+            llm=index.model.plugin,
+            encoder=index.encoders.plugin,
+            language=index.language,
+            seed=index.seed,
+            keep_calls=index.model.keep_calls,
+        ),
     )
     total = add_up(estimates)
     if total.low <= budget.left:

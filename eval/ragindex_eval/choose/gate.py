@@ -20,7 +20,7 @@ from ragindex.errors import DataError, UsageError
 from ragindex_eval.conclusions.questions import FEWEST_DIFFERENCES
 from ragindex_eval.format import percent, points, shown
 from ragindex_eval.metrics.retrieval import gold_ranks
-from ragindex_eval.metrics.score import judgements, twins
+from ragindex_eval.metrics.score import equivalents, judgements
 from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import UNKNOWN, Comparison, MethodResult
 from ragindex_eval.stats.intervals import Interval, SampleArray
@@ -95,9 +95,7 @@ class Gate:
     def describe(self) -> str:
         """Return the verdict in one sentence."""
         low, high = self.difference
-        other = f", of the baseline {self.baseline_encoder}" if self.encoder != self.baseline_encoder else ""
-        known = {self.encoder, self.baseline_encoder} != {UNKNOWN}  # of rankings in files it is not
-        encoders = f" Encoder {self.encoder}{other}." if known else ""
+        encoders = self._describe_encoders()
         if self.same_hits:
             return (
                 f"{self.verdict}: {self.metric} of {self.new} is {percent(self.new_score)}, from the same hits as in "
@@ -108,6 +106,16 @@ class Gate:
             f"{percent(self.baseline_score)}; difference {points(low)} to {points(high)} points (95 %, "
             f"{many(self.questions, 'question')}), margin {percent(self.margin)}.{encoders}"
         )
+
+    def _describe_encoders(self) -> str:
+        """Return the encoders as a sentence, as far as they are known; of rankings in files they are not."""
+        if self.encoder == self.baseline_encoder:
+            return "" if self.encoder == UNKNOWN else f" Encoder {self.encoder}."
+        if self.encoder == UNKNOWN:
+            return f" Encoder of the baseline: {self.baseline_encoder}."
+        other = "" if self.baseline_encoder == UNKNOWN else f", of the baseline {self.baseline_encoder}"
+        of_new = "" if other else f" of {self.new}:"
+        return f" Encoder{of_new} {self.encoder}{other}."
 
     def describe_lost(self) -> list[str]:
         """Return lines on the questions that are lost, the first of them by name; [] if the method passes."""
@@ -159,14 +167,14 @@ def scores_of(comparison: Comparison, method: MethodResult, metric: str) -> Ques
     keys = {
         query.id: (query.text, tuple(sorted(judgements(comparison.gold, query.id)))) for query in comparison.queries
     }
-    values = {keys[id]: one[metric] for id, one in method.per_query.items() if metric in one}
+    values = {keys[id]: item[metric] for id, item in method.per_query.items() if metric in item}
     counted = int(metric.rpartition("@")[2]) if "@" in metric else None
     hits = {keys[answer.query_id]: tuple(hit.id for hit in answer.hits[:counted]) for answer in method.final}
     ranks = {
-        keys[one.query_id]: gold_ranks(
-            (hit.doc_ids for hit in one.hits), keys[one.query_id][1], twins(comparison.gold, one.query_id)
+        keys[item.query_id]: gold_ranks(
+            (hit.doc_ids for hit in item.hits), keys[item.query_id][1], equivalents(comparison.gold, item.query_id)
         )
-        for one in method.final
+        for item in method.final
     }
     if not values:
         known = ", ".join(method.metrics)

@@ -26,7 +26,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.conclude import describe_dataset
-from ragindex_eval.run.experiment import Experiment, default_index, load_experiment, prepare_index
+from ragindex_eval.run.experiment import Experiment, load_experiment, prepare_index
 from ragindex_eval.run.holdout import (
     Ledger,
     RacedQuestions,
@@ -59,8 +59,8 @@ def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, p
 def _recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
     rules.require_metric(settings.k)
     chosen_from = choose_candidates(settings)
-    folder = settings.index or default_index(data.name)
-    labels = [one.label for one in chosen_from]
+    folder = settings.index_folder(data.name)
+    labels = [method.label for method in chosen_from]
     require_usable(data, settings.holdout, folder, labels, reuse=settings.reuse_holdout)
     uses = find_ledger(settings.questions, data, folder)
     racing, apart = _split(data, uses, settings, rules)
@@ -230,9 +230,9 @@ def describe_changes(candidates: Sequence[Candidate], chosen: Candidate) -> tupl
         for candidate in candidates
         if candidate.label != chosen.label and candidate.remains and (candidate.score or 0.0) > (chosen.score or 0.0)
     ]
-    for one in better:
-        gap = (one.score or 0.0) - (chosen.score or 0.0)
+    for rival in better:
+        gap = (rival.score or 0.0) - (chosen.score or 0.0)
         changes.append(
-            f"{one.label} scores {percent(gap)} points more so far: a --delta below {short(gap)} may prefer it"
+            f"{rival.label} scores {percent(gap)} points more so far: a --delta below {short(gap)} may prefer it"
         )
     return tuple(changes)

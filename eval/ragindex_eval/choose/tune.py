@@ -123,7 +123,7 @@ def collect_judged(index: Index, dataset: Dataset, bases: Sequence[PluginSpec], 
             batch = judged[start : start + _BATCH]
             for query, feature in zip(batch, retriever.features(batch, k), strict=True):
                 names, increasing, right = feature.names, feature.increasing, gold[query.id]
-                equal = {**right.twins, **{id: id for id in right.doc_ids}}
+                equal = {**right.equivalents, **{id: id for id in right.doc_ids}}
                 rows = [row for row, ids in enumerate(feature.doc_ids) if tuple(ids) != (right.own_document,)]
                 relevant = tuple(next((equal[id] for id in feature.doc_ids[row] if id in equal), "") for row in rows)
                 ids = tuple(feature.ids[row] for row in rows)

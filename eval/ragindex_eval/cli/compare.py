@@ -35,7 +35,6 @@ from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
 from ragindex_eval.run.estimate_rest import describe_rest, estimate_rest_building, list_rest
-from ragindex_eval.run.experiment import default_index
 from ragindex_eval.run.settings import ALL, CompareSettings
 from ragindex_eval.run.study import run_study
 from ragindex_eval.run.thresholds import (
@@ -96,24 +95,24 @@ def run_comparison(
 
 
 def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path | None, approval: Approval) -> Study:
-    held = None if settings.fresh else rerun.find_record(settings)
-    inputs = rerun.describe_inputs(settings, held[1].files if held else {})
-    study = rerun.load_unchanged(settings, *held, inputs) if held else None
+    earlier = None if settings.fresh else rerun.find_record(rerun.settings_digest(settings), settings.out)
+    inputs = rerun.describe_inputs(settings, earlier[1].files if earlier else {})
+    study = rerun.load_unchanged(settings, *earlier, inputs) if earlier else None
     record: rerun.FinishedStudy | None
-    if held and study:
-        folder, record = held
+    if earlier and study:
+        folder, record = earlier
         if approval.dry_run:
             approve(list, approval)
         rerun.require_thresholds(settings, study)
     else:
-        held = None
+        earlier = None
         study, folder, record = _compare(settings, inputs, live, approval)
-    shown = rerun.spent_nothing(study) if held else study
+    shown = rerun.spent_nothing(study) if earlier else study
     write_result(study_to_json(shown), settings.json_file, lambda: standard_output().print(render_study(shown)))
     print_text(settings, f"\n  the report      {escape_markup(str(folder / REPORT_FILE))}")
     print_text(settings, f"  the results     {escape_markup(str(folder))}")
     for name in dict.fromkeys(comparison.dataset.name for comparison in study.comparisons):
-        index = rerun.index_folder(settings, name)
+        index = settings.index_folder(name)
         use = write_command(index, None, {}, "use", "--method", "METHOD")
         print_text(settings, f"  the index       {escape_markup(str(index))}")
         print_text(settings, f"  in your code    {escape_markup(use)}")
@@ -121,8 +120,8 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
     _print_export(study, settings, folder)
     if export_best is not None:
         _export_best(study, settings, export_best, run)
-    if held:
-        print_text(settings, f"  unchanged       since {format_time(held[1].finished)}; --fresh asks and times anew")
+    if earlier:
+        print_text(settings, f"  unchanged       since {format_time(earlier[1].finished)}; --fresh asks and times anew")
     if settings.methods is None and settings.json_file != "-":
         print_text(settings, f"\n{escape_markup(_describe_rest(study, settings))}")
     return study
@@ -131,10 +130,10 @@ def _run_recorded(settings: CompareSettings, live: LiveRuns, export_best: Path |
 def _describe_rest(study: Study, settings: CompareSettings) -> str:
     """Return what the methods that were not compared would take; a single comparison is estimated on its index."""
     names = [comparison.dataset.name for comparison in study.comparisons]
-    opened = [settings.on_index(rerun.index_folder(settings, name)) for name in names]
-    asks = {one.llm for one in opened} != {"offline"}
+    opened = [settings.on_index(settings.index_folder(name)) for name in names]
+    asks = {used.llm for used in opened} != {"offline"}
     single = len(names) == 1 and not asks and bool(list_rest())
-    building = estimate_rest_building(opened[0], rerun.index_folder(settings, names[0])) if single else None
+    building = estimate_rest_building(opened[0], settings.index_folder(names[0])) if single else None
     return describe_rest(study.comparisons, asks=asks, building=building)
 
 
@@ -143,7 +142,7 @@ def _print_export(study: Study, settings: CompareSettings, folder: Path) -> None
     if len(study.comparisons) != 1 or not study.comparisons[0].methods:
         return
     comparison = study.comparisons[0]
-    index = settings.index or default_index(comparison.dataset.name)
+    index = settings.index_folder(comparison.dataset.name)
     command = write_command(index, None, {}, "export", "--results", folder, "--out", "retriever")
     for what, line in _suggest_exports(comparison, command):
         print_text(settings, f"  {what:15} {escape_markup(line)}")
@@ -178,14 +177,16 @@ def _compare(
     if settings.trace:
         trace_to_tracker()
     study = run_study(settings, shorten_command(sys.argv[1:]), live.watch, partial(approve, approval=approval))
-    folder = rerun.results_folder(settings, study.name)
+    folder = rerun.results_folder(settings.out, settings.questions, study.name)
     replaced = rerun.describe_replaced(folder, study)
     if replaced is not None:
         print_note(f"{folder} held results of {replaced}, which these replace; --out DIR keeps both")
     remove_records(folder)
     results = save_results(study, folder)
     save_report(study, folder / REPORT_FILE)
-    return study, folder, rerun.record_finished(settings, inputs, study, folder, results)
+    unchanged = rerun.describe_inputs(settings, inputs.files).matches(inputs)
+    record = rerun.record_finished(settings, inputs, study, folder, results) if unchanged else None
+    return study, folder, record
 
 
 def _check(settings: CompareSettings) -> None:
@@ -201,7 +202,7 @@ def _export_best(study: Study, settings: CompareSettings, out: Path, run: str | 
     if len(study.comparisons) != 1:
         raise UsageError("--export-best needs a single comparison: one corpus, encoder and seed.")
     compared = find_compared(study.comparisons[0], None)
-    index = settings.index or default_index(study.comparisons[0].dataset.name)
+    index = settings.index_folder(study.comparisons[0].dataset.name)
     written = export_compared(compared, index, out, pack=True)
     print_text(settings, f"  the best        {escape_markup(f'{written.path}: {compared.result.label}, packed')}")
     uri = None if run is None else log_retriever(tracking_uri(), run, compared.result.label, written.path)
@@ -225,6 +226,6 @@ def _record(
             return None
         if record is not None:
             tracked = {**record.tracked, store: run}
-            rerun.write_record(settings, folder, record.model_copy(update={"tracked": tracked}))
+            rerun.write_record(folder, record.model_copy(update={"tracked": tracked}))
     print_text(settings, f"  the runs        {escape_markup(describe_tracker())}")
     return run

@@ -86,25 +86,29 @@ def estimate_command(
     cache = NoCache() if index is None else SQLiteCache(index / CALLS)
     setting = LLMSettings(cache=cache, budget=parse_budget(settings.budget), seed=seed)
     settings = settings.model_copy(update={"seed": seed, "index": None})
-    asked = dataset or Dataset(corpus.name, corpus, (), None, "")
+    questioned = dataset or Dataset(corpus.name, corpus, (), None, "")
     with tempfile.TemporaryDirectory() as nowhere:
         folder = index or Path(nowhere)
-        estimating = partial(estimate_comparison, settings, _draw(asked, sample, seed), folder, schemes)
+        estimating = partial(
+            estimate_comparison, settings, settings, _draw(questioned, sample, seed), schemes, folder=folder
+        )
         approve(estimating if sample else list, Approval(yes, settings.budget, json=json))
-        found = estimate_comparison(settings, asked, folder, schemes, setting=setting, sample=sample, thorough=True)
-    queries = asked.queries
+        estimates = estimate_comparison(
+            settings, settings, questioned, schemes, folder=folder, setting=setting, sample=sample, thorough=True
+        )
+    queries = questioned.queries
     asks = [label for label, scheme in schemes.items() if tasks_of(scheme)]
-    value = {**estimates_to_json(found), "spent": command_spending()}
+    value = {**estimates_to_json(estimates), "spent": command_spending()}
 
     def show() -> None:
-        print_estimate(render_estimates(found), stderr=False)
-        if not sample and found:
+        print_estimate(render_estimates(estimates), stderr=False)
+        if not sample and estimates:
             stdout().print("--sample 20 pays for 20 documents and questions, and measures.")
         if model.batches():
             stdout().print("Indexing is at the price of batches; nothing is at a discount for cached tokens.")
         if asks and not queries:
-            said = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
-            stdout().print(escape_markup(said), soft_wrap=True)
+            advice = f"A model is asked for each question, too, by {', '.join(asks)}: --questions FILE counts that."
+            stdout().print(escape_markup(advice), soft_wrap=True)
 
     write_result(value, json, show)
 

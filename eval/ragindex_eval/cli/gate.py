@@ -44,7 +44,7 @@ from ragindex_eval.results.model import describe_failed
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.compare_runs import compare_runs
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, given_values
@@ -144,9 +144,9 @@ def _measure(
     dataset = load_dataset(settings, settings.seed, settings.index) if settings.data is not None else None
     for note in () if dataset is None else (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
-    folder = settings.index or default_index(dataset.name if dataset else "")
+    folder = settings.index_folder(dataset.name if dataset else "")
     plan = make_plan(settings)
-    approve(partial(estimate_comparison, settings, dataset, folder, plan.schemes), approval)
+    approve(partial(estimate_comparison, settings, settings, dataset, plan.schemes), approval)
     comparison = evaluate(plan, settings, dataset)
     if comparison.failed:
         raise QuestionError(f"There is no verdict. {describe_failed(comparison.failed)}")

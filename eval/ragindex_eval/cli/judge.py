@@ -34,7 +34,7 @@ from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
 from ragindex_eval.mlflow.decisions import track_judging
-from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings, make_settings
 
@@ -90,12 +90,12 @@ def judge_command(
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         _judge(JudgingSession(pool, out, count, language), page=page)
-    found, paid = _estimate(pool, out), command_tally().spent
+    estimates, paid = _estimate(pool, out), command_tally().spent
     if paid.money != 0:
         name = folder.name if settings.data is None else Path(settings.data).name
-        track_judging(name, pool.source, found, settings.llm, paid, started, time.time() - started)
-    value = {**found.to_json(), "out": str(out), "spent": command_spending()}
-    write_result(value, json_file, lambda: _show(found, settings, folder, out))
+        track_judging(name, pool.source, estimates, settings.llm, paid, started, time.time() - started)
+    value = {**estimates.to_json(), "out": str(out), "spent": command_spending()}
+    write_result(value, json_file, lambda: _show(estimates, settings, folder, out))
 
 
 def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approval) -> tuple[Pool, str, Path]:
@@ -103,7 +103,7 @@ def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approva
     dataset = None if settings.data is None else load_dataset(settings, settings.seed, settings.index)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
-    folder = settings.index or default_index(dataset.name if dataset else "")
+    folder = settings.index_folder(dataset.name if dataset else "")
     approve(partial(estimate_judging, settings, dataset, folder, depth, out), approval)
     with use_workers(settings.workers):
         pool, language = prepare_pool(settings, dataset, depth, out, print_note)

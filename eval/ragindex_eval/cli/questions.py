@@ -66,7 +66,7 @@ def questions(
     if not drafted:
         raise _no_drafts_error(data, len(corpus.documents))
     _write(out, as_csv(drafted, {document.id: document.text for document in usable}), overwrite)
-    said = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
+    summary = f"{_format_counts(drafted)} in {escape_markup(str(out))}"
     read = [*write_reading_options(reading.format, selection), *(["--language", language] if language else [])]
     command = shlex.join(["ragindex", "compare", str(data), "--questions", str(out), *read])
     value = {
@@ -80,7 +80,7 @@ def questions(
     }
 
     def show() -> None:
-        standard_output().print(f"{said}. They are drafts: accept, edit or delete each line.", soft_wrap=True)
+        standard_output().print(f"{summary}. They are drafts: accept, edit or delete each line.", soft_wrap=True)
         standard_output().print(f"Then: {escape_markup(command)}", soft_wrap=True)
 
     write_result(value, json, show)
@@ -96,10 +96,10 @@ def _drop_copies(documents: Iterable[Document]) -> list[Document]:
 
     A copy adds nothing to the drafts, and `ragindex_eval.data.gold_classes` counts it as gold like the first.
     """
-    found: dict[tuple[str, str], Document] = {}
+    kept_documents: dict[tuple[str, str], Document] = {}
     for document in documents:
-        found.setdefault(content(document), document)
-    return list(found.values())
+        kept_documents.setdefault(content(document), document)
+    return list(kept_documents.values())
 
 
 def as_csv(drafted: Iterable[Draft], texts: Mapping[str, str]) -> str:
@@ -121,9 +121,9 @@ def as_csv(drafted: Iterable[Draft], texts: Mapping[str, str]) -> str:
 
 def _quote(draft: Draft, texts: Mapping[str, str]) -> str:
     """Return the column `evidence` of a draft."""
-    held = [" ".join(texts[id].split()) for id in draft.documents]
+    document_texts = [" ".join(texts[id].split()) for id in draft.documents]
     quotes = [" ".join(sentence.split()) for sentence in draft.source]
-    exact = all(sum(text.count(quote) for text in held) == 1 and "||" not in quote for quote in quotes)
+    exact = all(sum(text.count(quote) for text in document_texts) == 1 and "||" not in quote for quote in quotes)
     return " || ".join(quotes) if exact and quotes[0][:1] not in FORMULA else ""
 
 
@@ -179,10 +179,10 @@ def _explain_shortfall(drafted: Sequence[Draft], asked_for: int) -> list[str]:
     two = sum(draft.kind == "two" for draft in drafted)
     few = "few names stand in two to five documents, in sentences that can be understood alone"
     no_more = "no more sentences hold a date, number, name or term that can be asked for"
-    found = [f"Only {two} of {asked_for // 2} questions over two documents: {few}."] if two < asked_for // 2 else []
+    sentences = [f"Only {two} of {asked_for // 2} questions over two documents: {few}."] if two < asked_for // 2 else []
     if len(drafted) < asked_for:
-        found.append(f"Only {len(drafted)} of {asked_for} questions: {no_more}. Write others yourself.")
-    return found
+        sentences.append(f"Only {len(drafted)} of {asked_for} questions: {no_more}. Write others yourself.")
+    return sentences
 
 
 def _format_counts(drafted: Sequence[Draft]) -> str:
@@ -192,11 +192,11 @@ def _format_counts(drafted: Sequence[Draft]) -> str:
 
 def _no_drafts_error(data: Path, documents: int) -> DataError:
     expected = "sentences that a question can be drafted from, with names, dates or numbers"
-    found = (
+    got = (
         f"none in {many(documents, 'document')}; write questions yourself, one a line in a .txt, and run: "
         f"ragindex compare {quote_argument(data)} --questions questions.txt"
     )
-    return DataError(expected, found, path=data)
+    return DataError(expected, got, path=data)
 
 
 def _as_json(draft: Draft) -> dict[str, str | list[str]]:

@@ -46,7 +46,7 @@ from ragindex_eval.mlflow.decisions import track_recommendation
 from ragindex_eval.mlflow.tracking import describe_tracker
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.run.thresholds import require_all_read
@@ -91,11 +91,11 @@ def recommend_command(
     dataset = load_dataset(settings, settings.seed, settings.index)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
-    folder = settings.index or default_index(dataset.name)
+    folder = settings.index_folder(dataset.name)
     settings = settings.on_index(folder)
     schemes = {candidate.label: candidate.scheme for candidate in choose_candidates(settings)}
     estimating = partial(
-        estimate_comparison, settings, replace(dataset, queries=tuple(list_judged(dataset))), folder, schemes
+        estimate_comparison, settings, settings, replace(dataset, queries=tuple(list_judged(dataset))), schemes
     )
     approve(estimating, consent.answer(settings.budget, json_file))
     started = time.time()
@@ -106,13 +106,13 @@ def recommend_command(
         return describe_standing(list(progress.standing.values()), rules.metric, command)
 
     with use_workers(settings.workers), explain_interrupt(describe):
-        found = recommend(settings, rules, dataset, progress)
-    exported = None if export is None else _export_chosen(found, settings, folder, export)
+        recommendation = recommend(settings, rules, dataset, progress)
+    exported = None if export is None else _export_chosen(recommendation, settings, folder, export)
     if exported is not None and exported.replaced:
         print_note(exported.describe_replaced())
-    run = track_recommendation(found, settings, started, time.time() - started, export)
+    run = track_recommendation(recommendation, settings, started, time.time() - started, export)
     value = {
-        **found.to_json(),
+        **recommendation.to_json(),
         "paid": command_spending(),  # `spent` are questions
         "index": str(folder),
         "export": None if export is None else str(export),
@@ -120,16 +120,16 @@ def recommend_command(
 
     def show() -> None:
         console = standard_output()
-        console.print(render_recommendation(found, rules))
+        console.print(render_recommendation(recommendation, rules))
         console.print()
-        for name, command in _list_next_commands(found, settings, folder, exported).items():
+        for name, command in _list_next_commands(recommendation, settings, folder, exported).items():
             console.print(f"  {name:15} {escape_markup(command)}", soft_wrap=True)
         if run is not None:
             console.print(f"  {'the run':15} {escape_markup(describe_tracker())}", soft_wrap=True)
 
     write_result(value, json_file, show)
-    if found.over_budget:
-        names = join_names([candidate.label for candidate in found.over_budget])
+    if recommendation.over_budget:
+        names = join_names([candidate.label for candidate in recommendation.over_budget])
         raise BudgetError(f"The budget did not suffice for {names}, of which nothing is known. {LARGER_BUDGET}")
     require_all_read(len(dataset.skipped), settings.skip_bad)
 
@@ -147,8 +147,13 @@ def _list_next_commands(
         lines["exported"] = f"ragindex search QUESTION --retriever {quote_argument(path)}{consent.write_flags()}"
         lines["in Python"] = f'import ragindex; ragindex.load({path!r}{consent.write_arguments()}).search("…")'
     if recommendation.rival is not None:
-        asked = [] if settings.questions is None else ["--questions", settings.questions]
-        read = [*asked, *list_reading_options(settings), "--methods", f"{recommendation.chosen},{recommendation.rival}"]
+        questions = [] if settings.questions is None else ["--questions", settings.questions]
+        read = [
+            *questions,
+            *list_reading_options(settings),
+            "--methods",
+            f"{recommendation.chosen},{recommendation.rival}",
+        ]
         lines["all figures"] = follow_up("compare", settings.data, *read)
     return lines
 

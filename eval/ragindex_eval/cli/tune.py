@@ -33,7 +33,7 @@ from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.score import list_judged
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import default_index, load_dataset
+from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import describe_naming, list_file_notes
 from ragindex_eval.run.settings import CompareSettings
 
@@ -65,25 +65,24 @@ def tune_command(
         print_note(note)
     scheme = make_method(parse_many(bases) if bases else [])
     judged = replace(dataset, queries=tuple(list_judged(dataset)))
-    folder = settings.index or default_index(dataset.name)
-    estimating = partial(estimate_comparison, settings, judged, folder, {METHOD: scheme})
+    estimating = partial(estimate_comparison, settings, settings, judged, {METHOD: scheme})
     approve(estimating, consent.answer(settings.budget, json_file))
-    found = tune(settings, dataset, parse_many(bases) if bases else [])
+    tuned = tune(settings, dataset, parse_many(bases) if bases else [])
     if named := describe_naming(dataset):
         print_note(f"{named}: questions without it may give other weights and gains")
-    weights = make_weights(found, settings.data or "", parse_many(bases) if bases else [], list_judged(dataset))
+    weights = make_weights(tuned, settings.data or "", parse_many(bases) if bases else [], list_judged(dataset))
     content = json.dumps(weights, indent=2, ensure_ascii=False)
     write_file(out, f"{content}\n".encode())
-    value = {**make_report(found), "file": str(out), "spent": command_spending()}
-    write_result(value, json_file, lambda: _show(found, out, settings, settings.index or default_index(dataset.name)))
+    value = {**make_report(tuned), "file": str(out), "spent": command_spending()}
+    write_result(value, json_file, lambda: _show(tuned, out, settings, settings.index_folder(dataset.name)))
 
 
 def make_weights(tuned: Tuned, data: str, bases: Any, questions: Sequence[Query]) -> dict[str, Any]:
     """Return the file that `evidence(weights=FILE)` reads; it names `questions`, which the weights were fitted to."""
-    kept = [registry.describe(one) for one in map(registry.scheme, bases) if registry.label(one) in tuned.bases]
+    used = [registry.describe(base) for base in map(registry.scheme, bases) if registry.label(base) in tuned.bases]
     made_from = f"{tuned.questions} judged questions of {Path(data).name}"
     ids = [question_id(query.text) for query in questions]
-    weights = {"bases": kept, "intercept": tuned.intercept, "weights": dict(tuned.weights)}
+    weights = {"bases": used, "intercept": tuned.intercept, "weights": dict(tuned.weights)}
     return {"made_from": made_from, "questions": ids, **weights}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
-from ragindex_eval.metrics.score import judgements, twins
+from ragindex_eval.metrics.score import equivalents, judgements
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult
 from ragindex_eval.stats.intervals import SampleArray
 
@@ -104,7 +104,7 @@ def recalls(iterative: IterativeMethod, comparison: Comparison, ks: Sequence[int
         if gold and query.id in failed:
             rows.append(np.zeros((iterative.iterations, len(ks))))
         elif gold and query.id in iterative.rankings:
-            equal = twins(comparison.gold, query.id)
+            equal = equivalents(comparison.gold, query.id)
             values = [_recall(ids, gold, equal, known, ks) for ids in iterative.rankings[query.id]]
             rows.append(np.array(values + values[-1:] * (iterative.iterations - len(values))))
     return np.array(rows).reshape(len(rows), iterative.iterations, len(ks))

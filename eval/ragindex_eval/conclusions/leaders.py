@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from ragindex_eval.metrics.retrieval import ranking
-from ragindex_eval.results.model import COSTS, LATENCY, Comparison, MethodAnswer, MethodPair, MethodResult
+from ragindex_eval.results.model import COSTS, LATENCY, ComparedMethods, MethodAnswer, MethodPair, MethodResult
 from ragindex_eval.stats.intervals import LEVEL
 
 DRIFT = 2.0  # a smaller factor than this is called neither faster nor slower, however certain it is
@@ -21,12 +21,12 @@ def middle_k(ks: Sequence[int]) -> int:
     return 10 if 10 in ks else ks[len(ks) // 2]
 
 
-def differ(comparison: Comparison, a: str, b: str, metric: str) -> bool:
+def differ(compared: ComparedMethods, a: str, b: str, metric: str) -> bool:
     """Return whether one of two methods is significantly better than the other by a metric (see `better`)."""
-    return better(comparison, a, b, metric) or better(comparison, b, a, metric)
+    return better(compared, a, b, metric) or better(compared, b, a, metric)
 
 
-def better(comparison: Comparison, a: str, b: str, metric: str) -> bool:
+def better(compared: ComparedMethods, a: str, b: str, metric: str) -> bool:
     """Return whether `a` is significantly better than `b`: higher in a quality metric, or lower in a cost.
 
     The pair's value must be significant (corrected p under 0.05), and the figures shown must agree with it. For
@@ -35,24 +35,24 @@ def better(comparison: Comparison, a: str, b: str, metric: str) -> bool:
     both methods.
     """
     try:
-        pair = comparison.pair(a, b, metric)
+        pair = compared.pair(a, b, metric)
     except KeyError:
         return False
     ahead = pair.excess < 0 if metric in _LOWER_IS_BETTER else pair.excess > 0
     in_noise = metric == LATENCY and (pair.ci95 is None or pair.ci95[1] >= 1.0)
     if not ahead or pair.p_adjusted >= LEVEL or in_noise:
         return False
-    return _figures_agree(comparison.method(a), comparison.method(b), metric, pair.value)
+    return _figures_agree(compared.method(a), compared.method(b), metric, pair.value)
 
 
-def differ_slightly(comparison: Comparison, pair: MethodPair) -> bool:
+def differ_slightly(compared: ComparedMethods, pair: MethodPair) -> bool:
     """Return whether latencies differ significantly by a factor under DRIFT, by the pair's value and by p50.
 
     The interval of the pair includes the noise of the machine and must leave out equality.
     """
     if pair.metric != LATENCY or pair.ci95 is None or pair.p_adjusted >= LEVEL:
         return False
-    first, second = (comparison.method(label).latency.total.p50 for label in (pair.a, pair.b))
+    first, second = (compared.method(label).latency.total.p50 for label in (pair.a, pair.b))
     factors = (pair.value, first / second if first and second else 1.0)
     below, above = max(*factors, pair.ci95[1]) < 1, min(*factors, pair.ci95[0]) > 1
     return (below or above) and all(1 / DRIFT < factor < DRIFT for factor in factors)
@@ -71,23 +71,23 @@ def _figures_agree(a: MethodResult, b: MethodResult, metric: str, value: float) 
     return a.metrics[metric] > b.metrics[metric]
 
 
-def leaders(comparison: Comparison, metric: str) -> tuple[str, ...]:
+def leaders(compared: ComparedMethods, metric: str) -> tuple[str, ...]:
     """Return the methods that cannot be excluded as the best by a metric, best first; () if it was not measured.
 
     A method is excluded if another one is significantly better. As p-values are corrected for all pairs, any method
     that is as good as the best is excluded with a probability of 5 % at most, however many methods are.
     """
-    ranked = rank_methods(comparison, metric)
-    return tuple(label for label in ranked if not any(better(comparison, other, label, metric) for other in ranked))
+    ranked = rank_methods(compared, metric)
+    return tuple(label for label in ranked if not any(better(compared, other, label, metric) for other in ranked))
 
 
-def rank_methods(comparison: Comparison, metric: str) -> list[str]:
+def rank_methods(compared: ComparedMethods, metric: str) -> list[str]:
     """Sort the labels by mean, or by p50 for latency, best first; ties keep the order of the table."""
     if metric == LATENCY:
-        timed = [(method.latency.total.p50, method.label) for method in comparison.methods]
+        timed = [(method.latency.total.p50, method.label) for method in compared.methods]
         known = [(value, label) for value, label in timed if value is not None]
         return [label for _, label in sorted(known, key=lambda pair: pair[0])]
-    measured = [method for method in comparison.methods if metric in method.metrics]
+    measured = [method for method in compared.methods if metric in method.metrics]
     return [method.label for method in sorted(measured, key=lambda method: -method.metrics[metric])]
 
 
@@ -99,10 +99,10 @@ def overlap(first: MethodAnswer, second: MethodAnswer, k: int) -> float | None:
     return len(a & b) / len(a | b) if a | b else 1.0
 
 
-def agreement(comparison: Comparison, k: int) -> Mapping[tuple[str, str], float]:
+def agreement(compared: ComparedMethods, k: int) -> Mapping[tuple[str, str], float]:
     """Return the mean overlap of every pair of methods over the questions that both answered."""
     overlaps = {}
-    for first, second in combinations(comparison.methods, 2):
+    for first, second in combinations(compared.methods, 2):
         shared = [overlap(a, b, k) for a, b in zip(first.final, second.final, strict=True)]
         known = [value for value in shared if value is not None]
         if known:

@@ -1,10 +1,12 @@
 """Comparison of a run with a published table: conditions, figures, and differences between methods."""
 
+from collections.abc import Mapping, Sequence
+
 import regex
 
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import without_folders
-from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.model import ComparedMethods, DatasetFacts, MethodResult
 from ragindex_eval.results.records import (
     ComparedCondition,
     ComparedFigure,
@@ -18,27 +20,42 @@ from ragindex_eval.stats.intervals import Interval
 _RULES = "rules"
 
 
-def compare_published(comparison: Comparison, table: PublishedTable, data: str) -> PublishedComparison:
+def compare_published(
+    table: PublishedTable,
+    data: str,
+    compared: ComparedMethods,
+    conditions_here: Mapping[str, str | int | None],
+    bounds: Sequence[MethodResult] = (),
+) -> PublishedComparison:
     """Set the published figures on a data set beside those of a comparison, whose methods they name by label.
 
-    A condition is what the comparison ran with, not what its settings asked for. No figure is comparable unless every
-    stated condition is equal. Methods that the comparison lacks stand in the result as not measured.
+    `conditions_here` is what the comparison ran with (`list_measured_conditions`), not what its settings asked for. No
+    figure is comparable unless every stated condition is equal. Methods that the comparison lacks stand in the result
+    as not measured. Figures may also be those of the reader's `bounds`.
     """
     conditions = tuple(
-        _compare_condition(comparison, *named_condition) for named_condition in table.conditions_on(data).items()
+        _compare_condition(name, value, conditions_here[name]) for name, value in table.conditions_on(data).items()
     )
     comparable = all(condition.equal for condition in conditions)
     published = table.figures_on(data)
-    methods = {method.label: method for method in (*comparison.methods, *comparison.bounds)}
+    methods = {method.label: method for method in (*compared.methods, *bounds)}
     figures = []
     for (label, metric), value in published.items():
-        here, bounds = _measured(methods.get(label), metric)
+        here, interval = _measured(methods.get(label), metric)
         over = table.baseline_of(label)
         base = None if over is None else published.get((over, metric))
-        gain = None if over is None or base is None else _compare_gain(comparison, label, over, metric, value - base)
-        verdict = judge_figure(value, here, bounds, comparable=comparable)
-        figures.append(ComparedFigure(label, metric, value, here, bounds, verdict, gain))
+        gain = None if over is None or base is None else _compare_gain(compared, label, over, metric, value - base)
+        verdict = judge_figure(value, here, interval, comparable=comparable)
+        figures.append(ComparedFigure(label, metric, value, here, interval, verdict, gain))
     return PublishedComparison(table.source, data, conditions, table.unchecked, tuple(figures))
+
+
+def list_measured_conditions(
+    facts: DatasetFacts, k: int, *, encoder: str, llm: str, reader: str = "none"
+) -> dict[str, str | int | None]:
+    """Return what a comparison ran with, by the names of published conditions; `k` is its largest cutoff."""
+    sizes = {name: getattr(facts, name) for name in ("questions", "documents", "passages")}
+    return {**sizes, "k": k, "encoder": encoder, "llm": llm, "reader": reader}
 
 
 def judge_figure(published: float, here: float | None, bounds: Interval | None, *, comparable: bool) -> FigureVerdict:
@@ -63,20 +80,18 @@ def _measured(method: MethodResult | None, metric: str) -> tuple[float | None, I
     return (None, None) if method is None else (method.metrics.get(metric), method.ci95.get(metric))
 
 
-def _compare_gain(comparison: Comparison, label: str, over: str, metric: str, published: float) -> ComparedGain:
+def _compare_gain(compared: ComparedMethods, label: str, over: str, metric: str, published: float) -> ComparedGain:
     try:
-        pair = comparison.pair(label, over, metric)
+        pair = compared.pair(label, over, metric)
     except KeyError:
         return ComparedGain(over, published, None, None, "not measured")
     return ComparedGain(over, published, pair.value, pair.ci95, judge_gain(published, pair.ci95))
 
 
-def _compare_condition(comparison: Comparison, name: str, published: str | int) -> ComparedCondition:
+def _compare_condition(name: str, published: str | int, here: str | int | None) -> ComparedCondition:
     if isinstance(published, int):
-        count = comparison.ks[-1] if name == "k" else int(getattr(comparison.dataset, name))
-        return ComparedCondition(name, f"{published:,}", f"{count:,}", count == published)
-    reader = "none" if comparison.reader is None else comparison.reader.llm
-    label = {"encoder": comparison.encoder, "llm": comparison.llm, "reader": reader}[name]
+        return ComparedCondition(name, f"{published:,}", f"{here:,}", here == published)
+    label = str(here)
     equal = published in regex.split(r"[^\w.+-]+", label)
     return ComparedCondition(name, published, published if equal else _shown_model(label), equal)
 

@@ -9,7 +9,7 @@ import numpy as np
 from ragindex_eval.conclusions.leaders import leaders, rank_methods
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.format import about_questions, points
-from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.model import ComparedMethods, MethodResult
 from ragindex_eval.results.records import FindsNothing, QuestionPlan, QuestionShare
 from ragindex_eval.stats.intervals import LEVEL, SampleArray
 from ragindex_eval.stats.paired_tests import paired_interval
@@ -22,24 +22,24 @@ _PLANNED = (50, 100, 200, 400, 800, 1600)
 _SHOWN = 3  # numbers of questions beyond those that were asked
 
 
-def plan_questions(comparison: Comparison) -> QuestionPlan | None:
-    """Return what the questions can show by the first metric.
+def plan_questions(compared: ComparedMethods, judged: int) -> QuestionPlan | None:
+    """Return what the questions, of which so many are judged, can show by the first metric.
 
     None without two methods, with too few questions, and if no rival's difference varies between questions.
     """
-    metric, judged = f"R@{comparison.ks[0]}", comparison.dataset.judged
-    ranked = rank_methods(comparison, metric)
-    if len(ranked) < 2 or len(ranked) < len(comparison.methods) or judged < FEWEST_DIFFERENCES:
+    metric = f"R@{compared.ks[0]}"
+    ranked = rank_methods(compared, metric)
+    if len(ranked) < 2 or len(ranked) < len(compared.methods) or judged < FEWEST_DIFFERENCES:
         return None
-    best, *others = leaders(comparison, metric)
-    rivals = [method.label for method in comparison.methods if method.label != best]
-    differences = [list_differences(comparison, best, rival, metric) for rival in rivals]
+    best, *others = leaders(compared, metric)
+    rivals = [method.label for method in compared.methods if method.label != best]
+    differences = [list_differences(compared, best, rival, metric) for rival in rivals]
     varied = [difference for difference in differences if stdev(difference)]
     if not varied:  # the same difference on every question says nothing about the spread
         return None
-    spread, size, pairs = median(map(stdev, varied)), median(map(_typical_size, varied)), _count_pairs(comparison)
+    spread, size, pairs = median(map(stdev, varied)), median(map(_typical_size, varied)), _count_pairs(compared)
     counts = [judged, *[count for count in _PLANNED if count > judged][:_SHOWN]]
-    more = {rival: count_more_questions(comparison, best, rival, metric) for rival in others}
+    more = {rival: count_more_questions(compared, best, rival, metric) for rival in others}
     return QuestionPlan(
         metric,
         best,
@@ -52,14 +52,14 @@ def plan_questions(comparison: Comparison) -> QuestionPlan | None:
 
 
 def count_more_questions(
-    comparison: Comparison, best: str, rival: str, metric: str, difference: float | None = None
+    compared: ComparedMethods, best: str, rival: str, metric: str, difference: float | None = None
 ) -> float:
     """Return how many more questions would show that `best` is better than `rival` with probability POWER.
 
     Assumes that the spread of the difference stays as it is, and so does its mean, or that the mean is `difference`.
     At least 1; infinity if the methods have the same mean.
     """
-    return _count_more(list_differences(comparison, best, rival, metric), _count_pairs(comparison), difference)
+    return _count_more(list_differences(compared, best, rival, metric), _count_pairs(compared), difference)
 
 
 def _count_more(differences: Sequence[float], pairs: int, difference: float | None = None) -> float:
@@ -103,9 +103,9 @@ def _describe_equal_means(best: str, rival: str, differences: Sequence[float], p
     return f"{sentence}."
 
 
-def list_differences(comparison: Comparison, best: str, rival: str, metric: str) -> list[float]:
+def list_differences(compared: ComparedMethods, best: str, rival: str, metric: str) -> list[float]:
     """Return the differences of two methods by a metric, of each question for which both have it."""
-    a, b = (comparison.method(label).per_query for label in (best, rival))
+    a, b = (compared.method(label).per_query for label in (best, rival))
     return [a[id][metric] - b[id][metric] for id in a if metric in a[id] and metric in b[id]]
 
 
@@ -115,8 +115,8 @@ def _typical_size(differences: Sequence[float]) -> float:
     return fsum(difference * difference for difference in differences) / total if total else 1.0
 
 
-def _count_pairs(comparison: Comparison) -> int:
-    count = len(comparison.methods)
+def _count_pairs(compared: ComparedMethods) -> int:
+    count = len(compared.methods)
     return count * (count - 1) // 2
 
 

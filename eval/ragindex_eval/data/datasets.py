@@ -149,7 +149,7 @@ def match_index(dataset: Dataset, index: Index) -> Dataset:
 def _prefix_gold(gold: Gold, lead: str) -> Gold:
     grades = {lead + id: grade for id, grade in gold.grades.items()}
     candidates = frozenset(lead + id for id in gold.candidates)
-    twins = {lead + id: lead + stands for id, stands in gold.twins.items()}
+    equivalents = {lead + id: lead + stands for id, stands in gold.equivalents.items()}
     doc_ids = frozenset(lead + id for id in gold.doc_ids)
     alternatives = frozenset(lead + id for id in gold.alternatives)
     evidence = tuple(replace(place, doc_id=lead + place.doc_id) for place in gold.evidence)
@@ -158,7 +158,7 @@ def _prefix_gold(gold: Gold, lead: str) -> Gold:
         gold,
         doc_ids=doc_ids,
         grades=grades,
-        twins=twins,
+        equivalents=equivalents,
         candidates=candidates,
         evidence=evidence,
         alternatives=alternatives,
@@ -333,7 +333,7 @@ def _list_hashed_values(corpus: Corpus, queries: tuple[Query, ...], gold: Mappin
 def _list_gold_values(gold: Gold) -> list[Any]:
     parts = [[part.question, list(part.answers)] for part in gold.sub_questions]
     places = [[place.doc_id, *map(list, place.words)] for place in gold.evidence]
-    alternatives = [[id, gold.twins[id]] for id in sorted(gold.alternatives)]
+    alternatives = [[id, gold.equivalents[id]] for id in sorted(gold.alternatives)]
     unanswerable = [] if gold.answerable else ["unanswerable"]
     own = {"own_document": gold.own_document} if gold.own_document else {}
     rare = [values for values in (list(gold.options), parts, places, alternatives, unanswerable, own) if values]

@@ -35,8 +35,8 @@ class Gold:
     """The right answer to a question: the documents that contain it, with their grades, and the accepted answers.
 
     `grades` has an entry greater than 0 per document, 1 if the benchmark has no grades. `kind` is the hop label or
-    question type, and `source_id` is the question's id in the benchmark; either is "" if there is none. `twins` maps
-    documents that count as a gold document to that document: those with the same text
+    question type, and `source_id` is the question's id in the benchmark; either is "" if there is none.
+    `equivalents` maps documents that count as a gold document to that document: those with the same text
     (`ragindex_eval.data.gold_classes`), and the `alternatives` that the question names, with other texts. `options` are
     the choices of a multiple-choice question, which the reader is shown, and the accepted answer is one of them. With
     `sub_questions`, the accepted answers are long ones that answer all of these. `candidates` are the documents that
@@ -52,7 +52,7 @@ class Gold:
     kind: str = ""
     source_id: str = ""
     grades: Mapping[str, int] = field(default_factory=dict)
-    twins: Mapping[str, str] = field(default_factory=dict)
+    equivalents: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     sub_questions: tuple[SubQuestion, ...] = ()
     candidates: frozenset[str] = field(default=frozenset(), compare=False)

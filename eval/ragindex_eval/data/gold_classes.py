@@ -34,9 +34,9 @@ def _is_file_name(document: Document) -> bool:
 def in_classes(documents: Iterable[Document], gold: Mapping[str, Gold]) -> dict[str, Gold]:
     """Return the gold of each question, by its id, with one document per class.
 
-    Of a question's gold documents, the smallest id of a class represents it, with the highest grade among them; `twins`
-    are all other documents of the class, gold or not; `alternatives` are those of another text. Gold that is in classes
-    already is unchanged.
+    Of a question's gold documents, the smallest id of a class represents it, with the highest grade among them;
+    `equivalents` are all other documents of the class, gold or not; `alternatives` are those of another text. Gold that
+    is in classes already is unchanged.
     """
     listed = list(documents)
     named = {id for of_query in gold.values() for id in {*of_query.doc_ids, *of_query.grades, *of_query.alternatives}}
@@ -53,25 +53,29 @@ def _merge_classes(
 ) -> Gold:
     grades, first = dict[str, int](), dict[tuple[str, str], str]()
     for id, grade in sorted(gains(gold.doc_ids, gold.grades).items()):
-        either = [id, *sorted(alternative for alternative in gold.alternatives if gold.twins[alternative] == id)]
+        either = [id, *sorted(alternative for alternative in gold.alternatives if gold.equivalents[alternative] == id)]
         keys = [of[equal] for equal in either if equal in of]
         met = sorted({first[key] for key in keys if key in first})
         stands = met[0] if met else id
         first |= {key: stands for key, other in first.items() if other in met} | dict.fromkeys(keys, stands)
         grades[stands] = max([grade, *(grades.pop(other) for other in met)])
-    twins = {id: stands for key, stands in first.items() for id in classes[key] if id != stands}
+    equivalents = {id: stands for key, stands in first.items() for id in classes[key] if id != stands}
     others = frozenset(id for key, stands in first.items() if key != of.get(stands) for id in classes[key])
-    return replace(gold, doc_ids=frozenset(grades), grades=grades, twins=twins, alternatives=others) if grades else gold
+    return (
+        replace(gold, doc_ids=frozenset(grades), grades=grades, equivalents=equivalents, alternatives=others)
+        if grades
+        else gold
+    )
 
 
 def same(gold: Mapping[str, Gold] | None) -> dict[str, str]:
     """Return the documents of two or more of equal text that are gold, each with the smallest id among them.
 
-    Unlike `twins`, the representative is the same for all questions.
+    Unlike `equivalents`, the representative is the same for all questions.
     """
     representatives: dict[str, str] = {}
     for of_query in (gold or {}).values():
-        equal = {id: stands for id, stands in of_query.twins.items() if id not in of_query.alternatives}
+        equal = {id: stands for id, stands in of_query.equivalents.items() if id not in of_query.alternatives}
         for stands in set(equal.values()):
             members = [stands, *(id for id, other in equal.items() if other == stands)]
             representatives |= dict.fromkeys(members, min(members))
@@ -79,8 +83,8 @@ def same(gold: Mapping[str, Gold] | None) -> dict[str, str]:
 
 
 def note(gold: Mapping[str, Gold] | None) -> str | None:
-    """Return a sentence with the number of classes and of the questions they concern, or None if there are no twins."""
-    affected = sum(bool(of_query.twins.keys() - of_query.alternatives) for of_query in (gold or {}).values())
+    """Return a sentence with the number of classes and of the questions they concern; None if there are none."""
+    affected = sum(bool(of_query.equivalents.keys() - of_query.alternatives) for of_query in (gold or {}).values())
     classes = set(same(gold).values())
     if not classes:
         return None

@@ -355,16 +355,16 @@ def _build_gold(
     relevant = {id: grade for id, grade in grades.items() if grade}
     graded = relevant if any(value > 1 for value in relevant.values()) else {}
     places = find_evidence(evidence, relevant, finder.ids, item, finder.follow)
-    twins = {other: id for other, id in stands.items() if id in relevant}
+    equivalents = {other: id for other, id in stands.items() if id in relevant}
     return Gold(
         frozenset(relevant),
         tuple(answers),
         kind,
         source_id,
         grades=graded,
-        twins=twins,
+        equivalents=equivalents,
         evidence=places,
-        alternatives=frozenset(twins),
+        alternatives=frozenset(equivalents),
     )
 
 

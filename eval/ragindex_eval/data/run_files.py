@@ -14,6 +14,7 @@ import gzip
 import io
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ def _rank(scores: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
     """Return the scores or grades of a file by query and document."""
-    collected: dict[str, dict[str, float]] = {}
+    collected = defaultdict[str, dict[str, float]](dict)
     for line, query, document, written in _read_entries(path, value):
         try:
             number = float(written)
@@ -71,10 +72,10 @@ def _collect(path: Path, value: str) -> dict[str, dict[str, float]]:
             number = math.nan
         if not math.isfinite(number) or isinstance(written, bool):
             raise DataError(f"a finite number as {value}", repr(written)[:80], path=path, line=line)
-        of_query = collected.setdefault(query, {})
+        of_query = collected[query]
         if document in of_query:
-            found = f"{document!r} twice for the query {query!r}"
-            raise DataError("each document once for a query", found, path=path, line=line)
+            repeat = f"{document!r} twice for the query {query!r}"
+            raise DataError("each document once for a query", repeat, path=path, line=line)
         of_query[document] = number
     if not collected:
         raise DataError(f"queries, documents and {value}s", "an empty file", path=path)
@@ -102,7 +103,7 @@ def _read_trec(text: str, path: Path, value: str) -> Iterator[tuple[int, str, st
     place = 4 if value == "score" else 3
     for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split()
-        if not fields or fields[0].startswith("#"):
+        if not fields or fields[0][0] == "#":
             continue
         if len(fields) <= place:
             raise DataError(f"{expected} a line", repr(line[:80]), path=path, line=number)
@@ -113,8 +114,8 @@ def _read_table(text: str, path: Path, value: str, delimiter: str) -> Iterator[t
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
     missing = [name for name in ("query", "document", value) if name not in (reader.fieldnames or ())]
     if missing:
-        found = ", ".join(reader.fieldnames or ()) or "an empty file"
-        raise DataError(f"a header with query, document and {value}", found, path=path, line=1)
+        header = ", ".join(reader.fieldnames or ()) or "an empty file"
+        raise DataError(f"a header with query, document and {value}", header, path=path, line=1)
     for row in reader:
         if not row["query"] or not row["document"]:
             raise DataError("a query and a document in each row", repr(row)[:80], path=path, line=reader.line_num)

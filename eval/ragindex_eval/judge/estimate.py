@@ -135,15 +135,15 @@ def _estimate(
 ) -> MetricEstimate:
     score = _recall if name == RECALL else _precision
     ours = pool.questions[: len(relevant)]
-    human = _array([score(our.first_documents(label, k), found, k) for our, found in zip(ours, relevant, strict=True)])
+    human = _array([score(our.first_documents(label, k), ids, k) for our, ids in zip(ours, relevant, strict=True)])
     every = [] if by_model is None else zip(pool.questions, by_model, strict=True)
-    predicted = _array([score(one.first_documents(label, k), found, k) for one, found in every])
+    predicted = _array([score(question.first_documents(label, k), ids, k) for question, ids in every])
     count = len(human)
     powered = None
     if count >= FEWEST_JUDGED:
         powered = estimate_mean(human, predicted[:count], predicted[count:])
     find_bounds = _recall_bounds if name == RECALL else _precision_bounds
-    ends = [find_bounds(our, label, k, found, person) for our, found in zip(ours, relevant, strict=True)]
+    ends = [find_bounds(our, label, k, ids, person) for our, ids in zip(ours, relevant, strict=True)]
     return MetricEstimate(
         f"{name}@{k}",
         float(human.mean()) if count else None,
@@ -167,7 +167,7 @@ def _precision(ranked: Sequence[str], relevant: frozenset[str], k: int) -> float
 
 
 def _unjudged(question: PooledQuestion, ranked: Sequence[str], grades: Grades) -> set[str]:
-    return {one for one in ranked if (question.id, one) not in grades}
+    return {id for id in ranked if (question.id, id) not in grades}
 
 
 def _recall_bounds(
@@ -180,18 +180,18 @@ def _recall_bounds(
     """
     ranked = question.first_documents(label, k)
     own = _unjudged(question, ranked, grades)
-    every = {one for each in question.hits for one in _unjudged(question, question.first_documents(each, k), grades)}
-    found, known = len(relevant & set(ranked)), len(relevant)
+    every = {id for each in question.hits for id in _unjudged(question, question.first_documents(each, k), grades)}
+    hits, known = len(relevant & set(ranked)), len(relevant)
     low, high = known + len(every - own), known + len(own)
-    return found / low if low else 0.0, (found + len(own)) / high if high else 0.0
+    return hits / low if low else 0.0, (hits + len(own)) / high if high else 0.0
 
 
 def _precision_bounds(
     question: PooledQuestion, label: str, k: int, relevant: frozenset[str], grades: Grades
 ) -> tuple[float, float]:
     ranked = question.first_documents(label, k)
-    found = len(relevant & set(ranked))
-    return found / k, (found + len(_unjudged(question, ranked, grades))) / k
+    hits = len(relevant & set(ranked))
+    return hits / k, (hits + len(_unjudged(question, ranked, grades))) / k
 
 
 def _judged_share(question: PooledQuestion, label: str, k: int, grades: Grades) -> float:

@@ -34,18 +34,18 @@ def judge_by_rule(inputs: Mapping[str, Any]) -> RelevanceOutput:
 
     Only a stand-in for a model: it does not read.
     """
-    asked = set(analyse(inputs["question"], inputs["language"]))
-    held = set(analyse(" ".join([inputs["title"], *inputs["passages"]]), inputs["language"]))
-    share = len(asked & held) / len(asked) if asked else 0.0
+    words = set(analyse(inputs["question"], inputs["language"]))
+    passage_words = set(analyse(" ".join([inputs["title"], *inputs["passages"]]), inputs["language"]))
+    share = len(words & passage_words) / len(words) if words else 0.0
     return RelevanceOutput(relevant="yes" if share >= _YES else "partly" if share >= _PARTLY else "no")
 
 
 def read_relevance(text: str) -> RelevanceOutput:
     """Return the one answer in a plain text. Raises ValueError if it has none, or several."""
-    found = {word.lower() for word in _WORD.findall(text)}
-    if len(found) != 1:
+    words = {word.lower() for word in _WORD.findall(text)}
+    if len(words) != 1:
         raise ValueError("it does not say yes, partly or no")
-    return RelevanceOutput.model_validate({"relevant": found.pop()})
+    return RelevanceOutput.model_validate({"relevant": words.pop()})
 
 
 JUDGE = Task(

@@ -91,14 +91,19 @@ def make_pool(source: PoolSource, questions: Sequence[str], documents: Iterable[
 
     A question that is asked twice is pooled once.
     """
-    held = {document.id: document for document in documents}
-    stands = _stand_ins(held.values())
+    documents_by_id = {document.id: document for document in documents}
+    stands = _stand_ins(documents_by_id.values())
     places = {question_id(text): place for place, text in reversed(list(enumerate(questions)))}
     order = sorted(places, key=lambda id: places[id])
     random.Random(source.seed).shuffle(order)  # noqa: S311  # an order, no secret
     pooled = (
         _pool_question(
-            source, id, questions[places[id]], held, stands, {m: hits[places[id]] for m, hits in rankings.items()}
+            source,
+            id,
+            questions[places[id]],
+            documents_by_id,
+            stands,
+            {m: hits[places[id]] for m, hits in rankings.items()},
         )
         for id in order
     )
@@ -115,22 +120,25 @@ def _pool_question(
     source: PoolSource,
     id: str,
     text: str,
-    held: Mapping[str, Document],
+    by_id: Mapping[str, Document],
     stands: Mapping[str, str],
-    found: Mapping[str, Sequence[SavedHit]],
+    hits_by_method: Mapping[str, Sequence[SavedHit]],
 ) -> PooledQuestion:
     longest = max(*source.ks, source.depth)
     named = {
-        label: tuple(tuple(stands.get(one, one) for one in hit.doc_ids) for hit in hits[:longest])
-        for label, hits in found.items()
+        label: tuple(tuple(stands.get(doc_id, doc_id) for doc_id in hit.doc_ids) for hit in hits[:longest])
+        for label, hits in hits_by_method.items()
     }
     pooled = sorted({document for hits in named.values() for document in _first_documents(hits, source.depth)})
     random.Random(f"{source.seed} {id}").shuffle(pooled)  # noqa: S311  # an order, no secret
     documents = (
         PooledDocument(
-            document.id, document.title, _passages(document, found.values(), held, stands), _hash_content(document)
+            document.id,
+            document.title,
+            _passages(document, hits_by_method.values(), by_id, stands),
+            _hash_content(document),
         )
-        for document in map(held.__getitem__, pooled)
+        for document in map(by_id.__getitem__, pooled)
     )
     return PooledQuestion(id, text, tuple(documents), named)
 
@@ -138,7 +146,7 @@ def _pool_question(
 def _passages(
     document: Document,
     rankings: Iterable[Sequence[SavedHit]],
-    held: Mapping[str, Document],
+    documents: Mapping[str, Document],
     stands: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Return the passages that methods ranked best, in the order of the text; without any, the document's beginning.
@@ -150,7 +158,7 @@ def _passages(
         for rank, hit in enumerate(hits):
             for place in hit.positions:
                 if stands.get(place.doc_id) == document.id:
-                    span = (place.start, place.end, held[place.doc_id].text[place.start : place.end])
+                    span = (place.start, place.end, documents[place.doc_id].text[place.start : place.end])
                     best[span] = min(rank, best.get(span, rank))
     ranked = sorted(best, key=lambda span: (best[span], span))
     chosen = [text for _, _, text in sorted(ranked[:_MOST_PASSAGES])] or [document.text]
@@ -200,7 +208,7 @@ def load_pool(folder: Path) -> Pool | None:
         return None
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        return Pool(_read_source(value["source"]), tuple(_read_question(one) for one in value["questions"]))
+        return Pool(_read_source(value["source"]), tuple(_read_question(question) for question in value["questions"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError("a pool that `ragindex judge` wrote", f"{type(error).__name__}: {error}", path=path) from error
 
@@ -210,16 +218,16 @@ def require_equal(source: PoolSource, wanted: PoolSource, folder: Path) -> None:
     before, now = asdict(source), asdict(wanted)
     other = [name for name in before if before[name] != now[name] and name != "contents"]  # documents have them
     if other:
-        said = ", ".join(_describe_change(name, before[name], now[name]) for name in other)
+        changes = ", ".join(_describe_change(name, before[name], now[name]) for name in other)
         raise UsageError(
-            f"The pool in {folder} was made otherwise: {said}. Give what it was made from, or another --out."
+            f"The pool in {folder} was made otherwise: {changes}. Give what it was made from, or another --out."
         )
 
 
 def _describe_change(name: str, before: Any, now: Any) -> str:
     if name in ("documents", "questions"):
         return f"{name} have changed"
-    shown = (", ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in (before, now))
+    shown = (", ".join(map(str, setting)) if isinstance(setting, tuple) else str(setting) for setting in (before, now))
     return "{} was {}, and is {}".format(name, *shown)
 
 

@@ -90,21 +90,21 @@ def estimate_judging(
     `estimate_comparison` does.
     """
     schemes = make_plan(settings).schemes
-    found = estimate_comparison(settings, data, folder, schemes)
+    estimates = estimate_comparison(settings, settings, data, schemes, folder=folder)
     model, _ = find_payees(folder, settings.llm, settings.encoder)
     if settings.llm is None or model is None:
-        return found
+        return estimates
     pool = load_pool(out)
     if pool is None and data is not None:
         pool = _make_by_rules(settings, data, schemes, depth)
     if pool is None:
-        return found
+        return estimates
     setting = LLMSettings()
     with ledger.unrecorded():
         rules = Counting.beside(model.model, open_paid(folder, model, setting)).open()  # type: ignore[attr-defined]
         with ledger.record_calls() as tally:
             count_judgements(pool, rules, settings.language or "english")
-    return [*found, *price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))]
+    return [*estimates, *price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))]
 
 
 def _make_by_rules(settings: CompareSettings, data: Dataset, schemes: Mapping[str, Scheme], depth: int) -> Pool:
@@ -121,9 +121,9 @@ def _make_by_rules(settings: CompareSettings, data: Dataset, schemes: Mapping[st
         index.build(*schemes.values())
         free = {label: scheme for label, scheme in schemes.items() if not asks_service(scheme)}
         hits = {
-            label: [reduce_retrieval(query, each).hits for query, each in zip(data.queries, found, strict=True)]
+            label: [reduce_retrieval(query, each).hits for query, each in zip(data.queries, retrievals, strict=True)]
             for label, scheme in free.items()
-            for found in [scheme.open(index).retrieve(data.queries, k)]
+            for retrievals in [scheme.open(index).retrieve(data.queries, k)]
         }
         source = PoolSource(tuple(free), "", depth, settings.k, settings.seed or 0, "", "")
         return make_pool(source, [query.text for query in data.queries], data.corpus.documents, hits)
@@ -163,10 +163,10 @@ def _describe_source(experiment: Experiment, plan: Plan, depth: int) -> PoolSour
 
 def _make(experiment: Experiment, plan: Plan, depth: int, tell: Callable[[str], None]) -> Pool:
     k = max(*experiment.ks, depth)
-    found = {method.label: _ask(experiment, method, k, tell) for method in plan.methods}
+    answers_by_method = {method.label: _ask(experiment, method, k, tell) for method in plan.methods}
     texts = [query.text for query in experiment.dataset.queries]
     source = _describe_source(experiment, plan, depth)
-    hits = {label: [answer.hits for answer in answers] for label, answers in found.items()}
+    hits = {label: [answer.hits for answer in answers] for label, answers in answers_by_method.items()}
     return make_pool(source, texts, experiment.dataset.corpus.documents, hits)
 
 

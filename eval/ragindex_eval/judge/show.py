@@ -83,16 +83,16 @@ def describe_worth(estimates: PoolEstimates) -> str:
 
 def _row(method: JudgedMethod, place: int) -> tuple[str, ...]:
     """Return the row of one metric of a method."""
-    one = method.estimates[place]
-    judged = method.judged[f"{JUDGED}@{one.metric.rpartition('@')[2]}"]
-    unsure = one.bounds if one.bounds is not None and one.bounds[0] < one.bounds[1] else None
-    alone = one.person if one.model is None else one.model
-    mean = alone if one.powered is None else one.powered.estimate
+    estimate = method.estimates[place]
+    judged = method.judged[f"{JUDGED}@{estimate.metric.rpartition('@')[2]}"]
+    unsure = estimate.bounds if estimate.bounds is not None and estimate.bounds[0] < estimate.bounds[1] else None
+    alone = estimate.person if estimate.model is None else estimate.model
+    mean = alone if estimate.powered is None else estimate.powered.estimate
     return (
-        one.metric,
+        estimate.metric,
         method.label,
         "–" if mean is None else percent(mean),
-        "–" if one.powered is None else _describe_interval(one.powered.interval),
+        "–" if estimate.powered is None else _describe_interval(estimate.powered.interval),
         percent(judged),
         "" if unsure is None else _describe_interval(unsure),
     )

@@ -25,14 +25,14 @@ def judge_in_terminal(session: JudgingSession, console: Console, read_key: Calla
 
     Of long passages the part that matches the question is shown first, and `m` shows all of them.
     """
-    whole = False
+    uncut = False
     while (item := session.current()) is not None:
-        console.print(render_item(item, session, whole=whole))
+        console.print(render_item(item, session, uncut=uncut))
         key = _read_known(read_key)
-        whole = key == "m"
+        uncut = key == "m"
         if key == "q":
             return
-        if whole:
+        if uncut:
             continue
         if key == "u":
             session.undo()
@@ -51,19 +51,19 @@ def _read_known(read_key: Callable[[], str]) -> str:
         return "q"
 
 
-def render_item(item: JudgingItem, session: JudgingSession, *, whole: bool) -> RenderableType:
+def render_item(item: JudgingItem, session: JudgingSession, *, uncut: bool) -> RenderableType:
     """Return the question, the passages of the document or the parts of them that match, and the keys."""
     place = f"question {item.question_place} of {session.questions}, document {item.document_place} of "
     place += f"{len(item.question.documents)}; {session.judged} of {session.total} judged"
     words = find_question_words(item.question.text, session.language)
     texts = item.document.passages
-    shown = texts if whole else [cut_to_match(text, words, session.language, _WINDOW) for text in texts]
-    passages = Text("\n\n[…]\n\n").join(mark_words(one, words, session.language) for one in shown)
+    shown = texts if uncut else [cut_to_match(text, words, session.language, _WINDOW) for text in texts]
+    passages = Text("\n\n[…]\n\n").join(mark_words(part, words, session.language) for part in shown)
     more = MORE * (list(shown) != list(texts))
-    said = "" if item.grade is None else f"   (now: {GRADES[item.grade]})"
+    current = "" if item.grade is None else f"   (now: {GRADES[item.grade]})"
     return Group(
         Rule(Text(place), align="left"),
         Text(strip_controls(item.question.text), style="bold"),
         Panel(passages, title=Text(strip_controls(item.document.title)), title_align="left"),
-        Text(f"Does it help to answer?  {HELP}{more}{said}"),
+        Text(f"Does it help to answer?  {HELP}{more}{current}"),
     )

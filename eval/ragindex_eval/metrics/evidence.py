@@ -68,15 +68,18 @@ def evidence_recall(hits: Sequence[Sequence[Position]], gold: Gold, ks: Sequence
 
 def find_ranks(hits: Sequence[Sequence[Position]], gold: Gold) -> list[int | None]:
     """Return for each place of evidence the number of hits (from 1) that together hold it; None if they do not."""
-    equal = {id: stands for id, stands in gold.twins.items() if id not in gold.alternatives}  # of the same offsets
+    same_offsets = gold.equivalents.keys() - gold.alternatives
+    equal = {id: gold.equivalents[id] for id in same_offsets}
     return [_find_rank(hits, place, equal) for place in gold.evidence]
 
 
-def _find_rank(hits: Sequence[Sequence[Position]], evidence: EvidencePlace, twins: Mapping[str, str]) -> int | None:
-    document, missing = twins.get(evidence.doc_id, evidence.doc_id), set(evidence.words)
+def _find_rank(
+    hits: Sequence[Sequence[Position]], evidence: EvidencePlace, equivalents: Mapping[str, str]
+) -> int | None:
+    document, missing = equivalents.get(evidence.doc_id, evidence.doc_id), set(evidence.words)
     for rank, positions in enumerate(hits, start=1):
         for position in positions:
-            if twins.get(position.doc_id, position.doc_id) == document:
+            if equivalents.get(position.doc_id, position.doc_id) == document:
                 missing -= {word for word in missing if position.start <= word[0] and word[1] <= position.end}
         if not missing:
             return rank
@@ -95,7 +98,7 @@ def recall_steps(hits: Sequence[tuple[Sequence[str], Sequence[Position], int]], 
     grades = gains(gold.doc_ids, gold.grades)
     steps, covered = [], set[str]()
     for at in range(len(hits)):
-        ranked = standing(ranking(documents for documents, _, _ in hits[: at + 1]), gold.twins)
+        ranked = standing(ranking(documents for documents, _, _ in hits[: at + 1]), gold.equivalents)
         new = {doc_id for doc_id in ranked if doc_id in grades} - covered
         covered |= new
         steps += [(int(read[at]), len(new) / len(grades))] if new else []

@@ -13,7 +13,7 @@ nothing.
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-NO_TWINS: Mapping[str, str] = {}
+NO_EQUIVALENTS: Mapping[str, str] = {}
 RETRIEVAL_METRICS = ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
 
 
@@ -27,17 +27,17 @@ def ranking(hits: Iterable[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(doc_id for doc_ids in hits for doc_id in doc_ids))
 
 
-def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
+def standing(ranked: Iterable[str], equivalents: Mapping[str, str]) -> list[str]:
     """Return a document ranking in which the first document of each class of equal texts is its gold document.
 
-    `twins` maps the ids of the other documents of a class to the id of its gold document. If the gold document itself
-    comes later in the ranking, it changes places with the first one.
+    `equivalents` maps the ids of the other documents of a class to the id of its gold document. If the gold document
+    itself comes later in the ranking, it changes places with the first one.
     """
-    if not twins:
+    if not equivalents:
         return list(ranked)
-    gold, first, stood = set(twins.values()), dict[str, str](), list[str]()
+    gold, first, stood = set(equivalents.values()), dict[str, str](), list[str]()
     for doc_id in ranked:
-        stands = twins.get(doc_id, doc_id if doc_id in gold else None)
+        stands = equivalents.get(doc_id, doc_id if doc_id in gold else None)
         if stands is None or (stands in first and doc_id != stands):
             stood.append(doc_id)
         else:
@@ -47,31 +47,34 @@ def standing(ranked: Iterable[str], twins: Mapping[str, str]) -> list[str]:
 
 
 def gold_ranks(
-    hits: Iterable[Sequence[str]], gold: Collection[str], twins: Mapping[str, str] = NO_TWINS
+    hits: Iterable[Sequence[str]], gold: Collection[str], equivalents: Mapping[str, str] = NO_EQUIVALENTS
 ) -> dict[str, int]:
     """Return the rank of the first hit on each gold document that is found, or on a document of equal text."""
     ranks: dict[str, int] = {}
     for rank, doc_ids in enumerate(hits, start=1):
         for doc_id in doc_ids:
-            if (stands := twins.get(doc_id, doc_id)) in gold:
+            if (stands := equivalents.get(doc_id, doc_id)) in gold:
                 ranks.setdefault(stands, rank)
     return ranks
 
 
 def score_hits(
-    hits: Sequence[Sequence[str]], gold: Mapping[str, int], ks: Sequence[int], twins: Mapping[str, str] = NO_TWINS
+    hits: Sequence[Sequence[str]],
+    gold: Mapping[str, int],
+    ks: Sequence[int],
+    equivalents: Mapping[str, str] = NO_EQUIVALENTS,
 ) -> dict[str, float]:
     """Compute all metrics of one question.
 
     `hits` are the document ids of each hit, best first. `gold` maps document ids to positive grades, as `gains` returns
-    them. `twins` is as in `standing`. Raises ValueError if `gold` is empty, for which no metric is defined.
+    them. `equivalents` is as in `standing`. Raises ValueError if `gold` is empty, for which no metric is defined.
     """
     if not gold:
         raise ValueError("a question without gold documents has no metrics")
     alone = [doc_ids for doc_ids in hits if len(set(doc_ids)) == 1]
     scores: dict[str, float] = {}
     for k in ks:
-        ranked = standing(ranking(hits[:k]), twins)[:k]
+        ranked = standing(ranking(hits[:k]), equivalents)[:k]
         recall = _recall(ranked, gold)
         scores[f"R@{k}"] = recall
         scores[f"full_R@{k}"] = float(recall == 1.0)
@@ -79,8 +82,8 @@ def score_hits(
         scores[f"RR@{k}"] = next((1.0 / rank for rank, doc_id in enumerate(ranked, start=1) if doc_id in gold), 0.0)
         ideal = _discounted_gain(sorted(gold.values(), reverse=True)[:k])
         scores[f"nDCG@{k}"] = _discounted_gain(gold.get(id, 0) for id in ranked) / ideal
-        of_one = ranked if len(alone) == len(hits) else standing(ranking(alone[:k]), twins)
-        scores[f"one_doc_R@{k}"] = _recall(of_one, gold)
+        one_doc = recall if len(alone) == len(hits) else _recall(standing(ranking(alone[:k]), equivalents), gold)
+        scores[f"one_doc_R@{k}"] = one_doc
     return {name: scores[name] for name in metric_names(ks)}
 
 
@@ -96,4 +99,4 @@ def _recall(ranked: Sequence[str], gold: Mapping[str, int]) -> float:
 
 
 def _discounted_gain(grades: Iterable[int]) -> float:
-    return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
+    return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1) if grade)

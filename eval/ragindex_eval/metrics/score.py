@@ -22,12 +22,12 @@ def list_judged(dataset: "Dataset") -> tuple[Query, ...]:
     return tuple(query for query in dataset.queries if judgements(dataset.gold, query.id))
 
 
-def twins(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
+def equivalents(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
     """Return the other documents that count as a gold document of the question, mapped to that gold document."""
     of_query = None if gold is None else gold.get(query_id)
-    return retrieval.NO_TWINS if of_query is None else of_query.twins
+    return retrieval.NO_EQUIVALENTS if of_query is None else of_query.equivalents
 
 
 def score_question(hits: Sequence[Sequence[str]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
-    """Compute all metrics of one question with `score_hits`; twins of gold documents count as gold."""
-    return retrieval.score_hits(hits, gains(gold.doc_ids, gold.grades), ks, gold.twins)
+    """Compute all metrics of one question with `score_hits`; equivalents of gold documents count as gold."""
+    return retrieval.score_hits(hits, gains(gold.doc_ids, gold.grades), ks, gold.equivalents)

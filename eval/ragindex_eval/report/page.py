@@ -181,7 +181,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"long": _format_sentence, "lines": _format_lines}
+    environment.filters |= {"long": _format_sentence, "lines": _format_lines, "many": many}
     return environment
 
 

@@ -1,6 +1,6 @@
 """The table of all methods, their figures and intervals, as the terminal and the page of the report lay it out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -9,6 +9,7 @@ from markupsafe import Markup
 from ragindex_eval.conclusions.leaders import leaders, middle_k
 from ragindex_eval.format import percent, short
 from ragindex_eval.metrics.answers import ANSWER_METRICS, select_shown
+from ragindex_eval.metrics.evidence import TARGETS, write_interval, write_tokens
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import LATENCY, Comparison, Latency, MethodResult
 from ragindex_eval.stats.intervals import Interval
@@ -50,19 +51,23 @@ class Column:
     @property
     def lines(self) -> str:
         """The title in two lines, for the terminal."""
-        first, found, k = self.title.partition("@")
-        if found:
+        first, separator, k = self.title.partition("@")
+        if separator:
             return f"{first}\n@{k}"
         return self.title.replace(" a question", "/ question").replace(" ", "\n", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricCell:
-    """Figure, its interval ("" if there is none), and whether it is among the best."""
+    """Figure, its interval ("" if there is none), and whether it is among the best.
+
+    `repeated` says that it is equal to that of another column, which the terminal shows alone.
+    """
 
     text: str
     interval: str = ""
     best: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +180,28 @@ def methods_ahead(comparison: Comparison, metric: str) -> frozenset[str]:
 def _quality_cell(method: MethodResult, name: str, best: bool) -> MetricCell:
     if name not in method.metrics:
         return MetricCell("–")
-    bounds = method.ci95.get(name)
-    return MetricCell(percent(method.metrics[name]), format_interval(bounds, percent), best)
+    value, bounds = method.metrics[name], method.ci95.get(name)
+    repeated = name.startswith("one_doc") and value == method.metrics.get(name.removeprefix("one_doc_"))
+    return MetricCell(percent(value), format_interval(bounds, percent), best, repeated)
+
+
+TOKENS_MEANING = (
+    "tokens of hits that a reader of each question must be given until the mean recall of evidence reaches it"
+)
+
+
+def token_shares(metrics: Sequence[str]) -> list[str]:
+    """Return the recalls of evidence up to which tokens are counted; [] if the metrics name no evidence."""
+    return [f"{target:.0%}" for target in TARGETS] if any(name.startswith("evidence") for name in metrics) else []
+
+
+def token_cells(method: MethodResult, metrics: Sequence[str]) -> list[MetricCell]:
+    """Return for each of `token_shares` the tokens that must be read for it, and their interval."""
+    counts = [method.tokens_to_recall.get(f"tokens_to_recall@{target:g}") for target in TARGETS]
+    cells = [
+        MetricCell("–") if count is None else MetricCell(write_tokens(count), write_interval(count)) for count in counts
+    ]
+    return cells[: len(token_shares(metrics))]
 
 
 def _latency_cell(value: float | None, bounds: Interval | None, best: bool) -> MetricCell:

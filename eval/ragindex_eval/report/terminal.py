@@ -1,6 +1,5 @@
 """Terminal output of comparisons."""
 
-from collections.abc import Iterator
 from typing import get_args
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -11,12 +10,23 @@ from ragindex.cli.console import escape_markup
 from ragindex.llm.offline import display_name
 from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.format import describe_lsa, many, shown
-from ragindex_eval.metrics.evidence import TokensToRecall, write_interval, write_tokens
 from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
-from ragindex_eval.report.sections.kinds import GROUPINGS, group_name
+from ragindex_eval.report.sections.kinds import QuestionGroup, render_kinds
+from ragindex_eval.report.sections.nothing import render_nothing
 from ragindex_eval.report.sections.published import PublishedFigures, PublishedRow, render_published
 from ragindex_eval.report.sections.questions import describe_read_shares, find_missed
-from ragindex_eval.report.tables import BOLD, Column, ColumnGroup, Table, make_table, meaning, metrics_shown
+from ragindex_eval.report.tables import (
+    BOLD,
+    Column,
+    ColumnGroup,
+    MetricCell,
+    Table,
+    make_table,
+    meaning,
+    metrics_shown,
+    token_cells,
+    token_shares,
+)
 from ragindex_eval.results.model import UNKNOWN, Comparison, MethodResult, Study, failed_on
 
 _SHOWN_REASONS = 3
@@ -60,7 +70,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     beside = [] if published is None else ["", *_published_lines(published)]
     return Group(
         FittedTable("method", labels, _column_groups(table)),
-        *_one_doc_lines(comparison),
+        *_one_doc_lines(table),
         *_token_lines(comparison),
         *_kind_lines(comparison),
         *_nothing_lines(comparison),
@@ -97,62 +107,63 @@ def _gain_cell(row: PublishedRow, over: str) -> str:
     return f"{named}published {row.published_gain}, here {row.gain}: {row.direction}"
 
 
-def _one_doc_lines(comparison: Comparison) -> list[RenderableType]:
+def _one_doc_lines(table: Table) -> list[RenderableType]:
     """Return a table of one_doc_R for the methods of which it differs from recall; [] if there are none."""
-    ks = [k for k in comparison.ks if f"one_doc_R@{k}" in metrics_shown(comparison)]
-    methods = [method for method in comparison.methods if any(_one_doc_recall(method, k) is not None for k in ks)]
-    if not methods:
+    places = [place for place, column in enumerate(table.columns) if column.title.startswith("one doc")]
+    shown_texts = {place: [_text_unless_repeated(row.cells[place]) for row in table.rows] for place in places}
+    numbers = [number for number in range(len(table.rows)) if any(texts[number] for texts in shown_texts.values())]
+    if not numbers:
         return []
-    columns = []
-    for k in ks:
-        values = [_one_doc_recall(method, k) for method in methods]
-        columns.append(
-            FittedColumn(f"one-doc R\n@{k}", tuple("" if value is None else f"{value:.1f}" for value in values))
+    columns = tuple(
+        FittedColumn(
+            table.columns[place].lines.replace("one doc", "one-doc"), tuple(texts[number] for number in numbers)
         )
-    table = FittedTable("method", tuple(escape_markup(method.label) for method in methods), (tuple(columns),))
-    return ["", table, f"[dim]one-doc R: {meaning('one_doc_R')}; elsewhere it is equal to R[/]"]
+        for place, texts in shown_texts.items()
+    )
+    labels = tuple(escape_markup(table.rows[number].label) for number in numbers)
+    legend = f"[dim]one-doc R: {meaning('one_doc_R')}; elsewhere it is equal to R[/]"
+    return ["", FittedTable("method", labels, (columns,)), legend]
+
+
+def _text_unless_repeated(cell: MetricCell) -> str:
+    return "" if cell.repeated or cell.text == "–" else cell.text
 
 
 def _token_lines(comparison: Comparison) -> list[RenderableType]:
     """Return a table of the tokens that must be read for a recall; [] if the questions name no evidence."""
-    shown_metrics = metrics_shown(comparison)
-    names = list(comparison.methods[0].tokens_to_recall)
-    if not names or not any(name.startswith("evidence_R") for name in shown_metrics):
+    metrics = metrics_shown(comparison)
+    shares = token_shares(metrics) if comparison.methods[0].tokens_to_recall else []
+    if not shares:
         return []
+    rows = [token_cells(method, metrics) for method in comparison.methods]
     columns = tuple(
         FittedColumn(
-            f"tokens to recall\n{float(name.partition('@')[2]):.0%} of evidence",
-            tuple(_format_tokens(method.tokens_to_recall.get(name)) for method in comparison.methods),
+            f"tokens to recall\n{share} of evidence",
+            tuple(f"{cell.text} ({cell.interval})" if cell.interval else cell.text for cell in cells),
         )
-        for name in names
+        for share, cells in zip(shares, zip(*rows, strict=True), strict=True)
     )
     labels = tuple(escape_markup(method.label) for method in comparison.methods)
     return ["", FittedTable("method", labels, (columns,))]
 
 
-def _format_tokens(recall: TokensToRecall | None) -> str:
-    if recall is None:
-        return "–"
-    interval = write_interval(recall) if recall.tokens is not None else ""
-    return f"{write_tokens(recall)} ({interval})" if interval else write_tokens(recall)
-
-
-def _one_doc_recall(method: MethodResult, k: int) -> float | None:
-    """Return recall at k over the hits that name exactly one document, in percent; None if it is equal to recall."""
-    value = method.metrics.get(f"one_doc_R@{k}")
-    return None if value == method.metrics.get(f"R@{k}") else _percent(value)
-
-
 def _kind_lines(comparison: Comparison) -> list[RenderableType]:
     """Return a table of the first metric by kind of question, or by hops, and by whether a title is named."""
-    ways = list(dict.fromkeys(group.by for group in comparison.methods[0].breakdown))
-    shown_ways = [by for by in ways if by != "hops" or "kind" not in ways]
-    if not shown_ways:
+    groupings = render_kinds(comparison)
+    by = {} if groupings is None else {table.by: table for table in groupings.tables}
+    tables = [table for table in by.values() if table.by != "hops" or "kind" not in by]
+    if not tables:
         return []
-    metric, names = metrics_shown(comparison)[0], tuple(escape_markup(method.label) for method in comparison.methods)
-    groups = tuple(tuple(_kind_columns(comparison, by, metric)) for by in shown_ways)
-    by = " and by ".join(GROUPINGS[by] for by in shown_ways)
-    return ["", f"[bold]{metric} by {by}[/]", FittedTable("method", names, groups)]
+    labels = tuple(escape_markup(method.label) for method in comparison.methods)
+    columns = tuple(tuple(map(_kind_column, table.groups)) for table in tables)
+    title = f"{metrics_shown(comparison)[0]} by {' and by '.join(table.heading for table in tables)}"
+    return ["", f"[bold]{title}[/]", FittedTable("method", labels, columns)]
+
+
+def _kind_column(group: QuestionGroup) -> FittedColumn:
+    """Return the column of a group of questions, with the first metric of the methods."""
+    title = f"{escape_markup(shown(group.name, _LONGEST_KIND))}\nn = {group.questions:,}"
+    return FittedColumn(title, tuple(row.cells[0].text for row in group.rows))
 
 
 def _nothing_lines(comparison: Comparison) -> list[RenderableType]:
@@ -160,26 +171,20 @@ def _nothing_lines(comparison: Comparison) -> list[RenderableType]:
 
     [] if no questions are marked as unanswerable.
     """
-    rows = comparison.finds_nothing
-    if not rows:
+    table = render_nothing(comparison)
+    if table is None:
         return []
-    if (fewest := min(min(row.rightly.of, row.wrongly.of) for row in rows)) < _FEWEST_SHARED:
-        return ["", f"[dim]{fewest} questions say next to nothing of which methods find nothing; see the report[/]"]
+    if table.fewest < _FEWEST_SHARED:
+        return [
+            "",
+            f"[dim]{table.fewest} questions say next to nothing of which methods find nothing; see the report[/]",
+        ]
     columns = (
-        FittedColumn("rightly, of\nunanswerable", tuple(row.rightly.describe() for row in rows)),
-        FittedColumn("wrongly, of\nthe others", tuple(row.wrongly.describe() for row in rows)),
+        FittedColumn("rightly, of\nunanswerable", tuple(row.rightly for row in table.rows)),
+        FittedColumn("wrongly, of\nthe others", tuple(row.wrongly for row in table.rows)),
     )
     title = "[bold]Finds nothing[/] [dim](best score below a threshold that was chosen on the other questions)[/]"
-    return ["", title, FittedTable("method", tuple(escape_markup(row.label) for row in rows), (columns,))]
-
-
-def _kind_columns(comparison: Comparison, by: str, metric: str) -> Iterator[FittedColumn]:
-    """Yield a column for each group of questions; a method without the metric has a dash."""
-    groups = [[group for group in method.breakdown if group.by == by] for method in comparison.methods]
-    for parts in zip(*groups, strict=True):
-        title = f"{escape_markup(shown(group_name(by, parts[0].value), _LONGEST_KIND))}\nn = {parts[0].questions:,}"
-        values = [_percent(part.metrics.get(metric)) for part in parts]
-        yield FittedColumn(title, tuple("–" if value is None else f"{value:.1f}" for value in values))
+    return ["", title, FittedTable("method", tuple(escape_markup(row.label) for row in table.rows), (columns,))]
 
 
 def _column_groups(table: Table) -> tuple[tuple[FittedColumn, ...], ...]:
@@ -196,10 +201,6 @@ def _column_groups(table: Table) -> tuple[tuple[FittedColumn, ...], ...]:
         tuple(fit(place, column) for place, column in enumerate(table.columns) if column.group == group)
         for group in get_args(ColumnGroup)
     )
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
 
 
 def _fact_lines(comparison: Comparison) -> list[str]:

@@ -28,7 +28,7 @@ from ragindex.errors import DataError, StoreError
 from ragindex.types import Query
 from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
 from ragindex_eval.metrics.retrieval import ranking, standing
-from ragindex_eval.metrics.score import judgements, twins
+from ragindex_eval.metrics.score import equivalents, judgements
 from ragindex_eval.results.model import LATENCY, RESULT_SCHEMA, Comparison, MethodAnswer, MethodResult, Study
 
 RESULTS, REPORT_FILE = Path("ragindex-results"), "report.html"
@@ -145,9 +145,10 @@ def _trec_run(comparison: Comparison, method: MethodResult) -> Iterable[str]:
     without the texts, computes the same metrics as this package at the largest k, and at every k where each document is
     one passage. Elsewhere its metrics at a smaller k are of k documents, which may take more than k hits.
     """
+    label = escape_field(method.label)
     for answer in method.final:
-        ranked = standing(_document_ranking(answer), twins(comparison.gold, answer.query_id))
-        query_id, label = escape_field(answer.query_id), escape_field(method.label)
+        ranked = standing(_document_ranking(answer), equivalents(comparison.gold, answer.query_id))
+        query_id = escape_field(answer.query_id)
         for rank, doc_id in enumerate(ranked, start=1):
             yield f"{query_id} Q0 {escape_field(doc_id)} {rank} {len(ranked) - rank + 1} {label}"
 
@@ -178,7 +179,7 @@ def _question_lines(comparison: Comparison) -> Iterable[str]:
             "source_id": gold.source_id if gold else None,
             "kind": gold.kind if gold else None,
             "gold": judged if gold else None,
-            "twins": dict(twins(comparison.gold, query.id)),
+            "twins": dict(equivalents(comparison.gold, query.id)),
             "titles": {doc_id: comparison.titles.get(doc_id, "") for doc_id in judged},
             "answers": list(gold.answers) if gold else [],
         }
@@ -219,7 +220,7 @@ def _answer_lines(comparison: Comparison, methods: Iterable[MethodResult]) -> It
                 "kind": gold.kind if gold else None,
                 "question": query.text,
                 "gold": judgements(comparison.gold, query.id),
-                "twins": dict(twins(comparison.gold, query.id)),
+                "twins": dict(equivalents(comparison.gold, query.id)),
                 "documents": _document_ranking(answer),
                 "metrics": method.per_query.get(query.id, {}),
                 "latency_ms": method.latency.per_query.get(query.id),

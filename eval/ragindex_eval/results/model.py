@@ -358,7 +358,7 @@ class MethodResult(ResultValue):
 
     def costs(self) -> Mapping[str, Mapping[str, float]]:
         """Return the costs of each question by metric and query id: latency_ms, tokens, and money if it is known."""
-        paid = {name: {one.query_id: getattr(one.usage, name) for one in self.final} for name in COSTS}
+        paid = {name: {answer.query_id: getattr(answer.usage, name) for answer in self.final} for name in COSTS}
         known = {name: values for name, values in paid.items() if self.built and None not in values.values()}
         return {LATENCY: self.latency.per_query, **known}
 
@@ -460,15 +460,43 @@ def _first_reason(method: MethodResult) -> str:
 
 _RARE = ("coverage", "finds_nothing", "enough", "holdout", "published", "reader", "bounds")
 """The fields of a comparison that most have not."""
+_FIRST = ("dataset", "encoder", "store", "seed", "methods", "failed", "asked", "pairs")
+"""The fields that JSON has first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison(ResultValue):
+class ComparedMethods(ResultValue):
+    """Methods that answered the same questions, and their differences: what conclusions are drawn from.
+
+    - `methods`: sorted by the first metric, best first.
+    - `pairs`: all pairs of methods by every metric.
+    """
+
+    ks: tuple[int, ...]
+    methods: tuple[MethodResult, ...]
+    pairs: tuple[MethodPair, ...]
+    _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the pairs, of which there may be thousands."""
+        object.__setattr__(self, "_by_labels", {(pair.a, pair.b, pair.metric): pair for pair in self.pairs})
+
+    def method(self, label: str) -> MethodResult:
+        """Return the result of a method by its label. Raises KeyError if there is none."""
+        return {method.label: method for method in self.methods}[label]
+
+    def pair(self, a: str, b: str, metric: str) -> MethodPair:
+        """Return the difference of `a` and `b` by a metric. Raises KeyError if the metric is not known for both."""
+        pair = self._by_labels.get((a, b, metric))
+        return self._by_labels[b, a, metric].turned() if pair is None else pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(ComparedMethods):
     """Result of one comparison.
 
-    - `methods`: sorted by the first metric, best first; `asked` holds their labels in the order given.
+    - `asked`: the labels of the methods in the order given.
     - `failed`: methods that failed on every question, without metrics, latency and pairs.
-    - `pairs`: all pairs of methods by every metric.
     - `titles`: the titles of the gold documents by id.
     - `near_gold`: by question, documents among the first hits that have nearly the text of a gold document that a
       method missed at the smallest k, each with that gold document.
@@ -494,11 +522,8 @@ class Comparison(ResultValue):
     encoder: str
     store: str
     seed: int
-    methods: tuple[MethodResult, ...]
     failed: tuple[MethodResult, ...] = ()
     asked: tuple[str, ...] = ()
-    pairs: tuple[MethodPair, ...]
-    ks: tuple[int, ...]
     language: str
     encoder_id: str | None
     llm: str
@@ -522,26 +547,12 @@ class Comparison(ResultValue):
     paid: Annotated[Usage | None, Field(exclude=True)] = None
     possibly_charged: Annotated[float | None, Field(exclude=True)] = 0.0
     retries: Annotated[int, Field(exclude=True)] = 0
-    _by_labels: Mapping[tuple[str, str, str], MethodPair] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Index the pairs, of which there may be thousands."""
-        object.__setattr__(self, "_by_labels", {(pair.a, pair.b, pair.metric): pair for pair in self.pairs})
-
-    def method(self, label: str) -> MethodResult:
-        """Return the result of a method by its label. Raises KeyError if there is none."""
-        return {method.label: method for method in self.methods}[label]
 
     @property
     def spent(self) -> Usage:
         """What this run paid in all: for the methods, those that failed, the reader's bounds and a holdout."""
         each = (method.spent for method in (*self.methods, *self.failed, *self.bounds))
         return sum(each, NO_USAGE) if self.paid is None else self.paid
-
-    def pair(self, a: str, b: str, metric: str) -> MethodPair:
-        """Return the difference of `a` and `b` by a metric. Raises KeyError if the metric is not known for both."""
-        pair = self._by_labels.get((a, b, metric))
-        return self._by_labels[b, a, metric].turned() if pair is None else pair
 
     @model_serializer(mode="wrap")
     def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -551,7 +562,8 @@ class Comparison(ResultValue):
         spent = {"spent": {**_write_usage(self.spent), **lost}}
         measured = {name: value.pop(name) for name in _RARE}
         named = {name: part for name, part in measured.items() if (self.reader if name == "bounds" else part)}
-        return {"schema": RESULT_SCHEMA, **value, **spent, **named}
+        first = {name: value.pop(name) for name in _FIRST}
+        return {"schema": RESULT_SCHEMA, **first, **value, **spent, **named}
 
     @model_validator(mode="before")
     @classmethod

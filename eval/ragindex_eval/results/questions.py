@@ -7,7 +7,7 @@ from typing import Any
 from ragindex._util.text import describe_near, find_near_names
 from ragindex.errors import UnknownNameError
 from ragindex_eval.metrics.retrieval import gold_ranks
-from ragindex_eval.metrics.score import judgements, twins
+from ragindex_eval.metrics.score import equivalents, judgements
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
 
 
@@ -61,7 +61,7 @@ def list_question_results(comparison: Comparison) -> tuple[QuestionResult, ...]:
 
 
 def _build_answer(comparison: Comparison, method: MethodResult, answer: MethodAnswer) -> QuestionAnswer:
-    gold, equal = judgements(comparison.gold, answer.query_id), twins(comparison.gold, answer.query_id)
+    gold, equal = judgements(comparison.gold, answer.query_id), equivalents(comparison.gold, answer.query_id)
     return QuestionAnswer(
         answer.hits,
         gold_ranks((hit.doc_ids for hit in answer.hits), gold, equal),

@@ -30,7 +30,7 @@ from ragindex_eval.run.answers_file import (
     answers_folder,
     earlier_answers,
 )
-from ragindex_eval.run.ask import answer_all, batching_for, without_own_documents
+from ragindex_eval.run.ask import Asking, answer_all, batching_for, without_own_documents
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.functions import FunctionMethod
 from ragindex_eval.run.latency import LazyRetriever, Timing
@@ -133,7 +133,7 @@ def _answer_method(experiment: Experiment, method: Method, done: frozenset[Path]
             for k, reader in readers.items()
         }
         if isinstance(scheme, FunctionMethod):
-            answers = {k: tuple(replace(one, usage=UNKNOWN_USAGE) for one in of_k) for k, of_k in answers.items()}
+            answers = {k: tuple(replace(answer, usage=UNKNOWN_USAGE) for answer in of_k) for k, of_k in answers.items()}
     return Answers(
         method.label,
         scheme,
@@ -170,14 +170,16 @@ def ask_method(
         queries,
         k,
         answers_folder(index, scheme) / answers_name(k, reader),
-        label,
+        Asking(
+            label,
+            batching_for(index, scheme),
+            experiment.strict,
+            None if reader is None else reader.read,
+            {document.id for document in experiment.dataset.corpus.documents},
+            index.positions(scheme),
+        ),
         keys=answer_keys(queries, gold),
-        strict=experiment.strict,
-        batching=batching_for(index, scheme),
-        reader=None if reader is None else reader.read,
-        known={document.id for document in experiment.dataset.corpus.documents},
         fresh=fresh,
-        positions=index.positions(scheme),
     )
 
 

@@ -88,49 +88,71 @@ def batching_for(index: Index, scheme: Scheme) -> Batching:
     return Batching(1, max(_THREADS, threads_for(index.model.plugin.requests_at_once())))
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How a method is asked.
+
+    Questions come as `batching` says. Hits get their `positions`, and name documents that are in `known`. With a
+    `reader`, it reads the complete hits, before they are cut for saving. With `strict`, the first question on which the
+    method fails raises QuestionError.
+    """
+
+    label: str
+    batching: Batching = _IN_BATCHES
+    strict: bool = False
+    reader: ReadAnswers | None = None
+    known: Container[str] | None = None
+    positions: PassagePositions = PassagePositions(())  # noqa: RUF009  # of no passages, and frozen
+
+    def require_contract(self, queries: Sequence[Query], retrievals: Sequence[Retrieval], k: int) -> None:
+        """Check the contract of a retriever. Raises ContractError for the first answer that breaks it."""
+        for query, retrieval in zip(queries, retrievals, strict=True):
+            broken = find_breach(retrieval.hits, k, self.known)
+            if broken is not None:
+                raise ContractError(f"{broken} (the question {query.id}: {query.text[:100]!r})")
+
+    def advise(self, error: ContractError) -> ContractError:
+        """Return the error with the name of the method, and advice."""
+        return ContractError(
+            f"{self.label} breaks the contract of a retriever: {error}. No score is made of such an answer. To find "
+            "its faults, run ragindex.testing.check_scheme on it; to go on without it, leave it out of --methods."
+        )
+
+
 def answer_all(
     retriever: Retriever,
     queries: Sequence[Query],
     k: int,
-    kept: Path,
-    label: str,
+    path: Path,
+    asking: Asking,
     *,
     keys: Mapping[str, str] | None = None,
-    strict: bool = False,
-    batching: Batching = _IN_BATCHES,
-    reader: ReadAnswers | None = None,
-    known: Container[str] | None = None,
     fresh: bool = False,
-    positions: PassagePositions | None = None,
 ) -> tuple[MethodAnswer, ...]:
-    """Return the answers to all questions, in order; answers in the file `kept` are reused.
+    """Return the answers to all questions, in order; answers in the file are reused.
 
     The file may have answers to other questions too. Answers stand in it under `keys`, by the id of the question, or
-    under these ids. Questions are asked as `batching` says. The costs of a batch are divided evenly among its
-    questions. With `fresh`, the answers to these questions are deleted first.
+    under these ids. The costs of a batch are divided evenly among its questions. With `fresh`, the answers to these
+    questions are deleted first.
 
     A question on which the retriever raises gets an answer with `error`, which is not saved, so it is asked again the
-    next time. Hits get their `positions`. With `strict`, the first such question raises
-    QuestionError. Errors for which `ends_all` holds are always raised. With a `reader`, it reads the complete hits,
-    before they are cut for saving; a question that it cannot answer counts as failed, and exceptions of the reader are
-    raised.
+    next time. Errors for which `ends_all` holds are always raised. A question that the reader cannot answer counts as
+    failed, and exceptions of the reader are raised.
 
     Raises ContractError if the hits of a question break the contract of a retriever (`hits.find_breach`), for example
-    with documents that are not in `known`, and StoreError if the file cannot be written.
+    with documents that are not known, and StoreError if the file cannot be written.
     """
     keys = {query.id: query.id if keys is None else keys[query.id] for query in queries}
     if fresh:
-        delete_answers(kept, set(keys.values()))
-    answers = {
-        id: answer for id, answer in find_answers(kept, keys).items() if find_breach(answer.hits, k, known) is None
-    }
-    todo = [query for query in queries if query.id not in answers]
-    located = PassagePositions(()) if positions is None else positions
+        delete_answers(path, set(keys.values()))
+    saved = find_answers(path, keys)
+    answers = {id: answer for id, answer in saved.items() if find_breach(answer.hits, k, asking.known) is None}
+    todo, label = [query for query in queries if query.id not in answers], asking.label
     with progress_bar(f"{label}: asking", len(todo)) as advance:
-        for batch in _answer_in_threads(retriever, todo, k, batching, reader, _Contract(label, known), located):
-            saved = [replace(answer, query_id=keys[answer.query_id]) for answer in batch if failure(answer) is None]
-            append_answers(kept, saved)
-            if strict:
+        for batch in _answer_in_threads(retriever, todo, k, asking):
+            successes = [replace(answer, query_id=keys[answer.query_id]) for answer in batch if failure(answer) is None]
+            append_answers(path, successes)
+            if asking.strict:
                 _require_answers(batch, {query.id: query.text for query in todo}, label)
             answers.update((answer.query_id, answer) for answer in batch)
             advance(len(batch))
@@ -156,55 +178,27 @@ def retrieve(retriever: Retriever, queries: Sequence[Query], k: int) -> list[Ret
     return retrievals
 
 
-@dataclass(frozen=True, slots=True)
-class _Contract:
-    """Retriever contract of a method's answers; a breach ends the comparison."""
-
-    label: str
-    known: Container[str] | None
-
-    def require(self, queries: Sequence[Query], retrievals: Sequence[Retrieval], k: int) -> None:
-        """Check the contract. Raises ContractError for the first answer that breaks it."""
-        for query, retrieval in zip(queries, retrievals, strict=True):
-            broken = find_breach(retrieval.hits, k, self.known)
-            if broken is not None:
-                raise ContractError(f"{broken} (the question {query.id}: {query.text[:100]!r})")
-
-    def error(self, error: ContractError) -> ContractError:
-        """Return the error with the name of the method, and advice."""
-        return ContractError(
-            f"{self.label} breaks the contract of a retriever: {error}. No score is made of such an answer. To find "
-            "its faults, run ragindex.testing.check_scheme on it; to go on without it, leave it out of --methods."
-        )
-
-
 def _answer_in_threads(
-    retriever: Retriever,
-    queries: Sequence[Query],
-    k: int,
-    batching: Batching,
-    reader: ReadAnswers | None,
-    contract: _Contract,
-    positions: PassagePositions,
+    retriever: Retriever, queries: Sequence[Query], k: int, asking: Asking
 ) -> Iterator[list[MethodAnswer]]:
-    batches = [queries[start : start + batching.size] for start in range(0, len(queries), batching.size)]
+    size, at_once = asking.batching.size, asking.batching.at_once
+    batches = [queries[start : start + size] for start in range(0, len(queries), size)]
     stop, context = StopSignal(), copy_context()
     context.run(stopping.set, stop)
-    pool, asked = ThreadPoolExecutor(max(1, min(batching.at_once, len(batches)))), list[Future[list[MethodAnswer]]]()
+    pool, futures = ThreadPoolExecutor(max(1, min(at_once, len(batches)))), list[Future[list[MethodAnswer]]]()
     try:
         for batch in batches:
-            run = context.copy().run
-            asked.append(pool.submit(run, _answer_batch, retriever, batch, k, reader, contract, positions))
-        for future in as_completed(asked):
+            futures.append(pool.submit(context.copy().run, _answer_batch, retriever, batch, k, asking))
+        for future in as_completed(futures):
             yield future.result()
     except ContractError as error:
-        raise contract.error(error) from error
+        raise asking.advise(error) from error
     finally:
-        _stop_asking(pool, asked, stop, contract.label)
+        _stop_asking(pool, futures, stop, asking.label)
 
 
 def _stop_asking(
-    pool: ThreadPoolExecutor, asked: Sequence[Future[list[MethodAnswer]]], stop: StopSignal, label: str
+    pool: ThreadPoolExecutor, futures: Sequence[Future[list[MethodAnswer]]], stop: StopSignal, label: str
 ) -> None:
     """End the batches that have not begun, and those that have before their next request to a language model.
 
@@ -212,26 +206,19 @@ def _stop_asking(
     """
     stop.set()
     pool.shutdown(wait=False, cancel_futures=True)
-    begun = [future for future in asked if not future.cancelled()]
+    begun = [future for future in futures if not future.cancelled()]
     if wait(begun, timeout=_PATIENCE).not_done:
         _log.warning("%s: waiting for requests in flight, whose answers will be saved (Ctrl-C: do not wait)", label)
     pool.shutdown()
 
 
-def _answer_batch(
-    retriever: Retriever,
-    batch: Sequence[Query],
-    k: int,
-    reader: ReadAnswers | None,
-    contract: _Contract,
-    positions: PassagePositions,
-) -> list[MethodAnswer]:
+def _answer_batch(retriever: Retriever, batch: Sequence[Query], k: int, asking: Asking) -> list[MethodAnswer]:
     """Answer one batch. If it fails, ask each question alone to find out which one fails."""
-    with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
+    with ledger.attribute_calls(phase="query"), ledger.record_calls() as tally:
         try:
-            found = retrieve(retriever, batch, k)
-            contract.require(batch, found, k)
-            located = positions.locate(found)
+            retrievals = retrieve(retriever, batch, k)
+            asking.require_contract(batch, retrievals, k)
+            located = asking.positions.locate(retrievals)
             reduced = [reduce_retrieval(query, retrieval) for query, retrieval in zip(batch, located, strict=True)]
         except Exception as error:
             if ends_all(error):
@@ -239,14 +226,13 @@ def _answer_batch(
             reduced = [MethodAnswer(query.id, (), describe_failure(error)) for query in batch]
     failed = any(answer.error is not None for answer in reduced)
     if failed and len(batch) > 1:
-        return [
-            answer for query in batch for answer in _answer_batch(retriever, [query], k, reader, contract, positions)
-        ]
-    paid = zip(reduced, _shared(asked, len(batch)), strict=True)
+        return [answer for query in batch for answer in _answer_batch(retriever, [query], k, asking)]
+    paid = zip(reduced, _shared(tally, len(batch)), strict=True)
     answers = [replace(answer, usage=usage, calls=calls) for answer, (usage, calls) in paid]
-    if failed or reader is None:
+    if failed or asking.reader is None:
         return answers
-    return [replace(answer, reading=read) for answer, read in zip(answers, reader(batch, found), strict=True)]
+    readings = asking.reader(batch, retrievals)
+    return [replace(answer, reading=reading) for answer, reading in zip(answers, readings, strict=True)]
 
 
 def _shared(tally: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
@@ -254,14 +240,14 @@ def _shared(tally: ledger.Tally, questions: int) -> Iterator[tuple[Usage, int]]:
 
     Tokens and calls stay integers: the first questions get the remainder.
     """
-    whole, made = tally.first, sum(not entry.rule and entry.task != EMBEDDING for entry in tally.entries)
+    usage, all_calls = tally.first, sum(not entry.rule and entry.task != EMBEDDING for entry in tally.entries)
     for number in range(questions):
         read, written, calls = (
             count // questions + (number < count % questions)
-            for count in (whole.input_tokens, whole.output_tokens, made)
+            for count in (usage.input_tokens, usage.output_tokens, all_calls)
         )
-        money = None if whole.money is None else whole.money / questions
-        yield Usage(whole.seconds / questions, read, written, money, whole.estimated), calls
+        money = None if usage.money is None else usage.money / questions
+        yield Usage(usage.seconds / questions, read, written, money, usage.estimated), calls
 
 
 def failure(answer: MethodAnswer) -> str | None:

@@ -19,7 +19,7 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.results.model import NOT_TIMED, MethodResult
-from ragindex_eval.run.ask import answer_all
+from ragindex_eval.run.ask import Asking, answer_all
 from ragindex_eval.run.experiment import Experiment
 from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.scores import score_answers
@@ -69,7 +69,7 @@ def _read_bound(
 ) -> MethodResult:
     k = experiment.ks[-1]
     with ledger.attribute_calls(method=label), ledger.record_calls() as paid:
-        answers = answer_all(source, queries, k, folder / "answers.jsonl", label, reader=reader.read)
+        answers = answer_all(source, queries, k, folder / "answers.jsonl", Asking(label, reader=reader.read))
     per_query = score_answers(answers, experiment.dataset.gold, experiment.find_spans)
     return MethodResult(
         label,

@@ -25,7 +25,7 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget
 from ragindex.plugins import registry
 from ragindex.types import Chunking, Document
-from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.run.settings import IndexAndModelSettings
 
 SAMPLED_DOCUMENTS = 60
 """The most documents of a sample."""
@@ -70,7 +70,7 @@ def estimate_building(
     schemes: Mapping[str, Scheme],
     documents: Sequence[Document],
     chunking: Chunking | Literal["default"] | None,
-    settings: CompareSettings,
+    models: IndexAndModelSettings,
     folder: Path | None = None,
     budget: Budget | None = None,
 ) -> BuildCosts:
@@ -80,22 +80,22 @@ def estimate_building(
     what they first took. The others are cached there, so that the index does not make them again. Raises as
     `Index.build` does.
     """
-    known = {} if folder is None else _read_known(folder, schemes, documents, settings)
-    methods = _list_methods(schemes, settings)
+    known = {} if folder is None else _read_known(folder, schemes, documents, models)
+    methods = _list_methods(schemes, models)
     lacking = [schemes[method] for method, labels in methods.items() if not known.keys() >= {*labels}]
     if lacking:
-        sampled = _build_sample(lacking, documents, chunking, settings, folder, budget)
+        sampled = _build_sample(lacking, documents, chunking, models, folder, budget)
         known = sampled | known
         if folder is not None:
-            _keep_sampled(folder, documents, settings, known)
+            _keep_sampled(folder, documents, models, known)
     return _choose_costs(known, methods)
 
 
 def read_costs(
-    schemes: Mapping[str, Scheme], documents: Sequence[Document], settings: CompareSettings, folder: Path
+    schemes: Mapping[str, Scheme], documents: Sequence[Document], models: IndexAndModelSettings, folder: Path
 ) -> BuildCosts | None:
     """Return what `estimate_building` does if that needs no new sample, else None."""
-    known, methods = _read_known(folder, schemes, documents, settings), _list_methods(schemes, settings)
+    known, methods = _read_known(folder, schemes, documents, models), _list_methods(schemes, models)
     return _choose_costs(known, methods) if all(known.keys() >= {*labels} for labels in methods.values()) else None
 
 
@@ -105,24 +105,24 @@ def _choose_costs(known: Mapping[str, PartCost], methods: Mapping[str, Sequence[
 
 
 def _read_known(
-    folder: Path, schemes: Mapping[str, Scheme], documents: Sequence[Document], settings: CompareSettings
+    folder: Path, schemes: Mapping[str, Scheme], documents: Sequence[Document], models: IndexAndModelSettings
 ) -> dict[str, PartCost]:
     """Return the costs of the parts that the index has, or that an earlier sample had, by label."""
-    built = {} if read_manifest(folder) is None else _read_built(folder, schemes, settings)
-    return _read_sampled(folder, documents, settings) | built
+    built = {} if read_manifest(folder) is None else _read_built(folder, schemes, models)
+    return _read_sampled(folder, documents, models) | built
 
 
-def _list_methods(schemes: Mapping[str, Scheme], settings: CompareSettings) -> dict[str, tuple[str, ...]]:
-    fit = _label_fit(settings)
+def _list_methods(schemes: Mapping[str, Scheme], models: IndexAndModelSettings) -> dict[str, tuple[str, ...]]:
+    fit = _label_fit(models)
     return {label: _list_labels(scheme, fit) for label, scheme in schemes.items()}
 
 
 # ---------------------------------------------------------------- parts
 
 
-def _label_fit(settings: CompareSettings) -> str | None:
+def _label_fit(models: IndexAndModelSettings) -> str | None:
     """Return the label of the fit of the encoder; None if it is not fitted to documents."""
-    encoder = registry.encoder(settings.encoder or "lsa")
+    encoder = registry.encoder(models.encoder or "lsa")
     return f"{registry.label(encoder)} fit" if isinstance(encoder, FittedEncoderPlugin) else None
 
 
@@ -132,8 +132,8 @@ def _list_labels(scheme: Scheme, fit: str | None) -> tuple[str, ...]:
     return (*map(registry.label, parts), *([fit] if fit is not None and fitted else []))
 
 
-def _read_built(folder: Path, schemes: Mapping[str, Scheme], settings: CompareSettings) -> dict[str, PartCost]:
-    with Index.open(folder, **settings.opened_with(), read_only=True) as index:
+def _read_built(folder: Path, schemes: Mapping[str, Scheme], models: IndexAndModelSettings) -> dict[str, PartCost]:
+    with Index.open(folder, **models.opened_with(), read_only=True) as index:
         return measure_built(index, schemes.values())
 
 
@@ -154,7 +154,7 @@ def _build_sample(
     schemes: Sequence[Scheme],
     documents: Sequence[Document],
     chunking: Chunking | Literal["default"] | None,
-    settings: CompareSettings,
+    models: IndexAndModelSettings,
     index: Path | None,
     budget: Budget | None,
 ) -> dict[str, PartCost]:
@@ -162,17 +162,17 @@ def _build_sample(
 
     Vectors of a fitted encoder are of no use to the index, whose fit is another.
     """
-    drawn = _draw_sample(documents, settings.seed or 0)
+    drawn = _draw_sample(documents, models.seed or 0)
     factor = _count_characters(documents) / max(_count_characters(drawn), 1)
-    cached = None if index is None or _label_fit(settings) is not None else vector_cache_path(index)
+    cached = None if index is None or _label_fit(models) is not None else vector_cache_path(index)
     if cached is not None:
         cached.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
         Index.open(
             Path(folder),
-            encoder=settings.encoder,
-            language=settings.language,
+            encoder=models.encoder,
+            language=models.language,
             chunking=chunking,
             vectors=cached,
             llm_settings=LLMSettings(budget=budget),
@@ -184,7 +184,7 @@ def _build_sample(
         for scheme in schemes:
             sample.build(scheme)
         measured = measure_built(sample, schemes)
-    return {label: PartCost(factor * one.seconds, factor * one.bytes) for label, one in measured.items()}
+    return {label: PartCost(factor * cost.seconds, factor * cost.bytes) for label, cost in measured.items()}
 
 
 def _draw_sample(documents: Sequence[Document], seed: int) -> list[Document]:
@@ -202,28 +202,28 @@ def _count_characters(documents: Iterable[Document]) -> int:
     return sum(len(document.text) for document in documents)
 
 
-def _read_sampled(folder: Path, documents: Sequence[Document], settings: CompareSettings) -> dict[str, PartCost]:
+def _read_sampled(folder: Path, documents: Sequence[Document], models: IndexAndModelSettings) -> dict[str, PartCost]:
     """Return the costs that an index keeps of a sample of these documents; {} if there are none."""
     try:
         value = durable_files.load_hashed_json((folder / "runs" / _KEPT).read_bytes()) or {}
     except OSError:
         return {}
-    if value.get("sampled_for") != _identify_sample(documents, settings):
+    if value.get("sampled_for") != _identify_sample(documents, models):
         return {}
     return {label: PartCost(seconds, size) for label, (seconds, size) in value["parts"].items()}
 
 
 def _keep_sampled(
-    folder: Path, documents: Sequence[Document], settings: CompareSettings, sampled: Mapping[str, PartCost]
+    folder: Path, documents: Sequence[Document], models: IndexAndModelSettings, sampled: Mapping[str, PartCost]
 ) -> None:
     parts = {label: [cost.seconds, cost.bytes] for label, cost in sampled.items() if not cost.built}
-    content = durable_files.dump_hashed_json({"sampled_for": _identify_sample(documents, settings), "parts": parts})
+    content = durable_files.dump_hashed_json({"sampled_for": _identify_sample(documents, models), "parts": parts})
     with suppress(OSError):  # where nothing can be written, the sample is built again
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         durable_files.write_file(folder / "runs" / _KEPT, content)
 
 
-def _identify_sample(documents: Sequence[Document], settings: CompareSettings) -> str:
+def _identify_sample(documents: Sequence[Document], models: IndexAndModelSettings) -> str:
     """Return a hash of what the scaled costs depend on."""
-    encoder = registry.label(registry.encoder(settings.encoder or "lsa"))
-    return digest([encoder, settings.language, len(documents), _count_characters(documents)])
+    encoder = registry.label(registry.encoder(models.encoder or "lsa"))
+    return digest([encoder, models.language, len(documents), _count_characters(documents)])

@@ -5,7 +5,6 @@ money, size, and the texts of questions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ragindex._util.canonical import digest
@@ -21,6 +20,7 @@ from ragindex_eval.results.model import (
     NOT_TIMED,
     UNKNOWN,
     UNKNOWN_USAGE,
+    ComparedMethods,
     Comparison,
     DatasetFacts,
     MethodAnswer,
@@ -63,7 +63,8 @@ def compare_runs(
         questions_digest=identity,
         questions_file=qrels.name,
     )
-    comparison = Comparison(
+    compared = ComparedMethods(ks=settings.k, methods=ranked, pairs=compare_methods(ranked, seed))
+    return Comparison(
         dataset=dataset,
         encoder=UNKNOWN,
         encoder_id=None,
@@ -75,15 +76,15 @@ def compare_runs(
         queries=queries,
         gold=gold,
         titles={},
-        methods=ranked,
-        pairs=compare_methods(ranked, seed),
+        methods=compared.methods,
+        pairs=compared.pairs,
+        enough=plan_questions(compared, dataset.judged),
         notes=tuple(_list_notes(runs, gold, settings.k[-1], ignore_identical_ids=ignore_identical_ids)),
         left_out=(),
         environment=environment(),
         fingerprint=digest([dataset.fingerprint, list(settings.k), *sorted(result.fingerprint for result in results)]),
         asked=tuple(run.name for run in runs),
     )
-    return replace(comparison, enough=plan_questions(comparison))
 
 
 def _make_gold(grades: Mapping[str, int]) -> Gold:
@@ -103,8 +104,8 @@ def _score_run(
             ranking = tuple(scored for scored in ranking if scored[0] != query)
         hits = tuple(SavedHit(document, (document,), score) for document, score in ranking[: ks[-1]])
         answers.append(MethodAnswer(query, hits, usage=UNKNOWN_USAGE))
-        found = [hit.doc_ids for hit in hits]
-        per_query[query] = retrieval.score_hits(found, right.grades, ks) if right.doc_ids else nothing
+        documents = [hit.doc_ids for hit in hits]
+        per_query[query] = retrieval.score_hits(documents, right.grades, ks) if right.doc_ids else nothing
     return MethodResult(
         name=run.name,
         label=run.name,

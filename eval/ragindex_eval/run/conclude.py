@@ -13,7 +13,7 @@ from ragindex.index.index import Index
 from ragindex.index.notes import list_part_details
 from ragindex.plugins import registry
 from ragindex_eval.conclusions.differences import compare_methods, with_intervals
-from ragindex_eval.conclusions.published import compare_published
+from ragindex_eval.conclusions.published import compare_published, list_measured_conditions
 from ragindex_eval.conclusions.questions import measure_finds_nothing, plan_questions
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
@@ -21,7 +21,14 @@ from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
 from ragindex_eval.metrics.score import list_judged
-from ragindex_eval.results.model import Comparison, DatasetFacts, MethodResult, describe_failed, sort_methods
+from ragindex_eval.results.model import (
+    ComparedMethods,
+    Comparison,
+    DatasetFacts,
+    MethodResult,
+    describe_failed,
+    sort_methods,
+)
 from ragindex_eval.results.records import NO_USAGE, HoldoutResult, ReaderFacts
 from ragindex_eval.run import tree_coverage
 from ragindex_eval.run.environment import environment
@@ -120,11 +127,19 @@ def conclude(
         names = ", ".join(settings.published.data)
         advice = f"name this data set with --published-data ({names})"
         notes.append(f"the figures of {settings.published.source} are left out: {advice}")
-    comparison = Comparison(
-        dataset=describe_dataset(index, dataset),
-        encoder=registry.label(index.encoders.plugin),
+    compared = ComparedMethods(ks=ks, methods=ranked, pairs=compare_methods(ranked, index.seed))
+    facts = describe_dataset(index, dataset)
+    encoder, llm = registry.label(index.encoders.plugin), index.llm_name if asks else "none"
+    published = None
+    if settings.published is not None and settings.published_data is not None:
+        read_by = "none" if reader is None else index.llm_name
+        conditions = list_measured_conditions(facts, ks[-1], encoder=encoder, llm=llm, reader=read_by)
+        published = compare_published(settings.published, settings.published_data, compared, conditions, bounds)
+    return Comparison(
+        dataset=facts,
+        encoder=encoder,
         encoder_id=index.encoder_id,
-        llm=index.llm_name if asks else "none",
+        llm=llm,
         store=index.store_name,
         language=index.language,
         seed=index.seed,
@@ -132,8 +147,8 @@ def conclude(
         queries=dataset.queries,
         gold=dataset.gold,
         titles=titles,
-        methods=ranked,
-        pairs=compare_methods(ranked, index.seed),
+        methods=compared.methods,
+        pairs=compared.pairs,
         near_gold=near,
         read_shares=_find_read_shares(dataset, titles),
         finds_nothing=measure_finds_nothing(ranked, dataset.gold),
@@ -153,19 +168,13 @@ def conclude(
             gold_classes.same(dataset.gold),
             (gold.candidates for gold in (dataset.gold or {}).values()),
         ),
+        enough=plan_questions(compared, facts.judged),
         holdout=holdout,
+        published=published,
         paid=paid.spent,
         possibly_charged=paid.possibly_charged,
         retries=paid.retries,
     )
-    return _compare_with_expectations(comparison, settings)
-
-
-def _compare_with_expectations(comparison: Comparison, settings: MeasureSettings) -> Comparison:
-    """Return the comparison with what its questions can show, and with the published figures on its data set."""
-    table, data = settings.published, settings.published_data
-    published = None if table is None or data is None else compare_published(comparison, table, data)
-    return replace(comparison, enough=plan_questions(comparison), published=published)
 
 
 def describe_dataset(index: Index, dataset: Dataset) -> DatasetFacts:

@@ -16,7 +16,7 @@ from ragindex_eval.format import many
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run.build_costs import read_costs
 from ragindex_eval.run.plan import choose_methods, list_all
-from ragindex_eval.run.settings import ALL, QUICK, CompareSettings
+from ragindex_eval.run.settings import ALL, QUICK, IndexAndModelSettings
 
 _ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
 _SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038
@@ -33,14 +33,14 @@ def describe_rest(comparisons: Sequence[Comparison], *, asks: bool, building: fl
     rest = list_rest()
     if not rest:
         return ""
-    said = f"{many(len(rest), 'more method')}: --methods {ALL}"
+    sentence = f"{many(len(rest), 'more method')}: --methods {ALL}"
     if asks:
-        return f"{said}; what they ask the language model: ragindex estimate"
+        return f"{sentence}; what they ask the language model: ragindex estimate"
     seconds = sum(map(_rate_building, comparisons)) if building is None else building
     asking = sum(map(_rate_asking, comparisons))
-    held = _peak_memory()
-    memory = "" if held is None else f", and {_describe_memory(held, comparisons)}"
-    return f"{said}, about {format_duration(seconds)} to build, {format_duration(asking)} to ask{memory} here"
+    peak = _peak_memory()
+    memory = "" if peak is None else f", and {_describe_memory(peak, comparisons)}"
+    return f"{sentence}, about {format_duration(seconds)} to build, {format_duration(asking)} to ask{memory} here"
 
 
 def list_rest() -> list[str]:
@@ -48,7 +48,7 @@ def list_rest() -> list[str]:
     return [name for name in list_all() if name not in QUICK]
 
 
-def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | None:
+def estimate_rest_building(models: IndexAndModelSettings, folder: Path) -> float | None:
     """Return the seconds that building the rest takes over the documents of an index; None before `recommend` ran.
 
     Building a sample for it takes half a minute at the end of a comparison. Plugins of others are left out: what they
@@ -56,8 +56,8 @@ def estimate_rest_building(settings: CompareSettings, folder: Path) -> float | N
     """
     schemes = {method.label: method.scheme for method in choose_methods([ALL])[0] if method.label in list_rest()}
     ours = {label: scheme for label, scheme in schemes.items() if code_fingerprint.of(type(scheme)) is None}
-    with Index.open(folder, **settings.opened_with(), read_only=True) as index:
-        costs = read_costs(ours, tuple(index.documents), settings, folder)
+    with Index.open(folder, **models.opened_with(), read_only=True) as index:
+        costs = read_costs(ours, tuple(index.documents), models, folder)
     return None if costs is None else costs.seconds_left(ours)
 
 
@@ -75,12 +75,12 @@ def _rate_asking(comparison: Comparison) -> float:
     return (_SECONDS_PER_QUESTION + _ENCODED_QUESTIONS * encoded / 1e3) * comparison.dataset.questions
 
 
-def _describe_memory(held: int, comparisons: Sequence[Comparison]) -> str:
+def _describe_memory(used: int, comparisons: Sequence[Comparison]) -> str:
     """Return the memory, to one decimal of a GB, for the largest of the corpora."""
     passages = max(comparison.dataset.passages or 0 for comparison in comparisons)
     local = any(comparison.encoder.startswith("sentence-transformers") for comparison in comparisons)
     fixed, each = _BYTES_OF_MODEL if local else _BYTES
-    return f"{(held + fixed + each * passages) / 1e9:.1f} GB of memory"
+    return f"{(used + fixed + each * passages) / 1e9:.1f} GB of memory"
 
 
 def format_duration(seconds: float) -> str:

@@ -23,10 +23,9 @@ from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.extractive_qa import open_span_model
 from ragindex_eval.metrics.long_answers import SpanReader
-from ragindex_eval.results.files import folder_name
 from ragindex_eval.run import read_answers
 from ragindex_eval.run.read_answers import AnswerReader
-from ragindex_eval.run.settings import CompareSettings, DataSettings, IndexAndModelSettings
+from ragindex_eval.run.settings import CompareSettings, DataSettings, IndexAndModelSettings, default_index
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ def prepare_index(
     """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named."""
     if index is None and settings.index is None and data is None:
         raise UsageError("compare needs DATA, or --index with documents and --questions FILE.")
-    folder = index.folder if index is not None else settings.index or default_index(data.name if data else "")
+    folder = index.folder if index is not None else settings.index_folder(data.name if data else "")
     if data is not None:
         require_apart(folder, data.source, data.corpus)
     if index is not None:
@@ -102,11 +101,6 @@ def prepare_index(
         create=True,
     ) as opened:
         yield opened
-
-
-def default_index(dataset: str) -> Path:
-    """Return the default folder of a dataset's index: ragindex-workspaces/NAME."""
-    return Path("ragindex-workspaces", folder_name(dataset))
 
 
 def load_experiment(

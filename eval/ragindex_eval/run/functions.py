@@ -86,31 +86,31 @@ class FunctionRetriever:
     def _ask(self, query: Query, k: int) -> Retrieval:
         start = time.perf_counter()
         try:
-            found = list(_read_documents(_call(self.function, query.text, k)))
+            results = list(_read_documents(_call(self.function, query.text, k)))
         except Exception as error:  # a function may raise anything
             raise QuestionError(f"{self.name} raised {type(error).__name__}: {error}") from error
         milliseconds = (time.perf_counter() - start) * 1e3
-        known = [(self._find_document(document), document) for document in found]
+        known = [(self._find_document(document), document) for document in results]
         hits = self._make_hits([(owner, document) for owner, document in known if owner is not None][:k])
         step = Step(1, self.name, query.text, tuple(hit.id for hit in hits), ms=milliseconds)
         unknown = tuple(document.ids[0] for owner, document in known if owner is None)
         if not unknown:
             return Retrieval(hits, (step,))
-        note = f"{len(unknown)} of {len(found)} hits are of no document of the corpus"
+        note = f"{len(unknown)} of {len(results)} hits are of no document of the corpus"
         return Retrieval(hits, (step, Step(1, UNKNOWN_DOCUMENTS, query.text, unknown, note=note)))
 
-    def _find_document(self, found: FoundDocument) -> Document | None:
-        return next((self.documents[id] for id in found.ids if id in self.documents), None)
+    def _find_document(self, result: FoundDocument) -> Document | None:
+        return next((self.documents[id] for id in result.ids if id in self.documents), None)
 
     def _make_hits(self, matched: Sequence[tuple[Document, FoundDocument]]) -> tuple[Hit, ...]:
         """Return a hit for each; further hits of a document have numbers. Without scores they fall with the rank."""
-        scored = all(found.score is not None for _, found in matched)
+        scored = all(result.score is not None for _, result in matched)
         hits, counts = list[Hit](), dict[str, int]()
-        for rank, (document, found) in enumerate(matched, start=1):
+        for rank, (document, result) in enumerate(matched, start=1):
             count = counts[document.id] = counts.get(document.id, 0) + 1
-            score = float(found.score) if scored and found.score is not None else 1.0 / rank
+            score = float(result.score) if scored and result.score is not None else 1.0 / rank
             id = document.id if count == 1 else f"{document.id}#{count}"
-            text = found.text or document.text
+            text = result.text or document.text
             hits.append(Hit(id, "document", (), (document.id,), document.title, text, score, self.name))
         return tuple(hits)
 

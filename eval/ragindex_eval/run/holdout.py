@@ -122,10 +122,10 @@ def record_use(ledger: Ledger, use: HoldoutUse, *, counts: bool = False) -> list
     """
 
     with _locked_entries(ledger) as known:
-        uses = [one for one in known if isinstance(one, HoldoutUse)]
-        place = next((place for place, one in enumerate(uses) if one.asked == use.asked), len(uses))
+        uses = [entry for entry in known if isinstance(entry, HoldoutUse)]
+        place = next((place for place, entry in enumerate(uses) if entry.asked == use.asked), len(uses))
         repeats = place < len(uses)
-        earlier = [one for one in uses[:place] if not set(one.questions).isdisjoint(use.questions)]
+        earlier = [entry for entry in uses[:place] if not set(entry.questions).isdisjoint(use.questions)]
         if earlier and not (use.reused or counts or repeats):
             raise refuse_use(earlier, set(use.questions), use.file, ledger)
         if not repeats:
@@ -137,7 +137,7 @@ def record_race(ledger: Ledger, race: RacedQuestions) -> None:
     """Append those questions of a race to the ledger that are not in it. Raises StoreError."""
 
     with _locked_entries(ledger) as known:
-        before = {hash for one in known if isinstance(one, RacedQuestions) for hash in one.raced}
+        before = {hash for entry in known if isinstance(entry, RacedQuestions) for hash in entry.raced}
         new = tuple(hash for hash in race.raced if hash not in before)
         if new:
             _append(ledger.path, replace(race, raced=new))
@@ -145,7 +145,7 @@ def record_race(ledger: Ledger, race: RacedQuestions) -> None:
 
 def refuse_use(earlier: Sequence[HoldoutUse], questions: Collection[str], file: str, ledger: Ledger) -> UsageError:
     """Return the error of a holdout that was used before."""
-    shared = len({id for one in earlier for id in one.questions} & set(questions))
+    shared = len({id for use in earlier for id in use.questions} & set(questions))
     return UsageError(
         f"{shared:,} of {many(len(questions), 'question')} of the holdout {file} were used before, first "
         f"{earlier[0].describe()}. A second look is no confirmation. Take new questions, or add --reuse-holdout, and "
@@ -194,8 +194,9 @@ def _parse(line: bytes) -> _Entry | None:
 
 def _append(path: Path, entry: _Entry) -> None:
     content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    durable_files.write_file(path, whole + durable_files.hash_line(json.dumps(asdict(entry), ensure_ascii=False)))
+    complete_lines = content[: content.rfind(b"\n") + 1]
+    line = durable_files.hash_line(json.dumps(asdict(entry), ensure_ascii=False))
+    durable_files.write_file(path, complete_lines + line)
 
 
 # ---------------------------------------------------------------- confirming a choice

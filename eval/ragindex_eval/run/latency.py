@@ -107,8 +107,8 @@ class MethodTimes:
             return NOT_TIMED
         rows = self.times.seconds
         total, encoder, store, own = (_percentiles(row[at] * 1e3 for row in rows.values()) for at in range(4))
-        whole, reference = ({query_id: row[at] * 1e3 for query_id, row in rows.items()} for at in (0, 4))
-        return Latency(total, encoder, store, own, whole, self.times.taken, reference)
+        milliseconds, reference = ({query_id: row[at] * 1e3 for query_id, row in rows.items()} for at in (0, 4))
+        return Latency(total, encoder, store, own, milliseconds, self.times.taken, reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class _MeteredMethod:
     def pays(self) -> bool:
         """Return whether any timing so far sent a request that costs tokens or money."""
         spent = [tally.spent for tally in self.paid]
-        return any(one.input_tokens or one.output_tokens or one.money != 0 for one in spent)
+        return any(usage.input_tokens or usage.output_tokens or usage.money != 0 for usage in spent)
 
 
 def sample(queries: Sequence[Query], seed: int) -> list[Query]:
@@ -153,51 +153,53 @@ def measure_latency(timings: Sequence[Timing], queries: Sequence[Query], k: int,
     method that was timed on no question has no times.
     """
     metered = [_MeteredMethod(timing, []) for timing in timings]
-    wanted = [one for one in metered if one.queries(queries)]
-    times = {one.timing.label: _read_times(one, queries) for one in wanted}
-    if None in times.values() or len({one.run for one in times.values() if one}) > 1:
-        by_file = {one.timing.kept: one for one in reversed(wanted)}  # equal methods share one file
+    wanted = [method for method in metered if method.queries(queries)]
+    times = {method.timing.label: _read_times(method, queries) for method in wanted}
+    if None in times.values() or len({method.run for method in times.values() if method}) > 1:
+        by_file = {method.timing.kept: method for method in reversed(wanted)}  # equal methods share one file
         measured = _measure_now(by_file, queries, k, seed)
-        times = {one.timing.label: measured.get(one.timing.kept) for one in wanted}
-    return [MethodTimes(times.get(one.timing.label), tuple(one.paid)) for one in metered]
+        times = {method.timing.label: measured.get(method.timing.kept) for method in wanted}
+    return [MethodTimes(times.get(method.timing.label), tuple(method.paid)) for method in metered]
 
 
 def _measure_now(
     waiting: Mapping[Path, _MeteredMethod], queries: Sequence[Query], k: int, seed: int
 ) -> dict[Path, Times]:
     """Time the methods and return the times by file. Times of earlier runs are deleted first."""
-    moment, found = datetime.now(UTC).isoformat(timespec="seconds"), dict[Path, Times]()
+    moment, times_by_file = datetime.now(UTC).isoformat(timespec="seconds"), dict[Path, Times]()
     run = f"{moment} {uuid4().hex[:8]}"
     for path in waiting:
         path.unlink(missing_ok=True)
     for group in _group_by_memory(list(waiting.values())[::-1], queries, k):
-        for one, seconds in zip(group, _time_in_rounds(group, queries, k, seed), strict=True):
+        for method, seconds in zip(group, _time_in_rounds(group, queries, k, seed), strict=True):
             if seconds:
-                times = Times(run, moment, tuple(query.id for query in one.queries(queries)), seconds)
-                write_whole(one.timing.kept, durable_files.dump_hashed_json({"fields": _COMPONENTS, **asdict(times)}))
-                found[one.timing.kept] = times
+                times = Times(run, moment, tuple(query.id for query in method.queries(queries)), seconds)
+                write_whole(
+                    method.timing.kept, durable_files.dump_hashed_json({"fields": _COMPONENTS, **asdict(times)})
+                )
+                times_by_file[method.timing.kept] = times
         _close(group)
-    return found
+    return times_by_file
 
 
 def _group_by_memory(
     metered: Sequence[_MeteredMethod], queries: Sequence[Query], k: int
 ) -> Iterator[Sequence[_MeteredMethod]]:
     """Yield groups of warmed-up methods to time together: all if they fit into memory together, else one by one."""
-    for one in metered:
-        _warm_up(one, queries, k)
-    if all(list(one.timing.alone) == one.timing.retriever.searches() for one in metered):
+    for method in metered:
+        _warm_up(method, queries, k)
+    if all(list(method.timing.alone) == method.timing.retriever.searches() for method in metered):
         yield metered
         return
     _close(metered)
-    for one in metered:
-        _warm_up(one, queries, k)
-        yield [one]
+    for method in metered:
+        _warm_up(method, queries, k)
+        yield [method]
 
 
 def _close(metered: Sequence[_MeteredMethod]) -> None:
-    for one in metered:
-        one.timing.retriever.close()
+    for method in metered:
+        method.timing.retriever.close()
 
 
 def _warm_up(method: _MeteredMethod, queries: Sequence[Query], k: int) -> None:
@@ -219,7 +221,7 @@ def _time_in_rounds(
     rounds = min(_MOST_ROUNDS, -(-_TIMINGS // len(queries)))
     with progress_bar("timing", rounds * len(metered) * len(queries)) as advance:
         for number in range(rounds):
-            timed = [at for at, one in enumerate(metered) if number == 0 or not one.pays()]
+            timed = [at for at, method in enumerate(metered) if number == 0 or not method.pays()]
             if not timed or (number and time.perf_counter() - start > _REPEAT_SECONDS):
                 break
             for query in order.sample(queries, len(queries)):
@@ -247,8 +249,8 @@ def _time_reference() -> float:
 def _time_question(method: _MeteredMethod, query: Query, k: int) -> list[float] | None:
     """Time one question and return the seconds in the order of _COMPONENTS; None if it was not answered."""
     reference = _time_reference()
-    with ledger.attribute_calls(method=method.timing.label), ledger.record_calls() as asked:
-        method.paid.append(asked)
+    with ledger.attribute_calls(method=method.timing.label), ledger.record_calls() as tally:
+        method.paid.append(tally)
         try:
             with record_times() as times:
                 retrieve(method.timing.retriever, [query], k)
@@ -256,7 +258,7 @@ def _time_question(method: _MeteredMethod, query: Query, k: int) -> list[float] 
             if ends_all(error):
                 raise
             return None  # `answer_all` counts unanswered questions
-    replayed = asked.correction  # a cached answer counts with the seconds of its first call, of an encoder as well
+    replayed = tally.correction  # a cached answer counts with the seconds of its first call, of an encoder as well
     own = times.own + replayed - times.replayed
     return [times.total + replayed, times.encoder + times.replayed, times.store, own, reference]
 

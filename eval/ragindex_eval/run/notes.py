@@ -20,7 +20,7 @@ from ragindex_eval.data.titles import find_naming
 from ragindex_eval.format import many
 from ragindex_eval.metrics.answers import select_shown
 from ragindex_eval.metrics.retrieval import ranking, standing
-from ragindex_eval.metrics.score import judgements, list_judged, twins
+from ragindex_eval.metrics.score import equivalents, judgements, list_judged
 from ragindex_eval.results.model import MethodAnswer, MethodResult
 from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.ask import describe_own_documents
@@ -79,13 +79,13 @@ def describe_naming(dataset: Dataset) -> str:
 
 
 def _count_judged(dataset: Dataset) -> int:
-    return sum(bool(one.doc_ids) for one in (dataset.gold or {}).values())
+    return sum(bool(right.doc_ids) for right in (dataset.gold or {}).values())
 
 
 def _count_naming(naming: int, judged: int) -> str:
     name, them = ("names", "it") if naming == 1 else ("name", "them")
-    said = f"{naming:,} of {many(judged, 'question')} {name} the title of a document that answers {them}"
-    return said if naming else ""
+    sentence = f"{naming:,} of {many(judged, 'question')} {name} the title of a document that answers {them}"
+    return sentence if naming else ""
 
 
 def list_titles(dataset: Dataset) -> Mapping[str, str]:
@@ -134,8 +134,8 @@ def unknown_documents_notes(answers: Mapping[str, Sequence[MethodAnswer]]) -> li
         if unknown:
             ids = list(dict.fromkeys(id for ids in unknown for id in ids))
             named = first_names([repr(id[:80]) for id in ids])
-            found = f"{many(sum(map(len, unknown)), 'hit')} on {len(unknown):,} of {many(len(of_method), 'question')}"
-            notes.append(f"{label}: {found} name no document of the corpus, and count as misses: {named}")
+            counts = f"{many(sum(map(len, unknown)), 'hit')} on {len(unknown):,} of {many(len(of_method), 'question')}"
+            notes.append(f"{label}: {counts} name no document of the corpus, and count as misses: {named}")
     return notes
 
 
@@ -146,22 +146,22 @@ def list_file_notes(dataset: Dataset) -> list[str]:
 
 def _data_notes(dataset: Dataset) -> tuple[str, ...]:
     """Return the notes of the dataset, and notes on what was not read and why."""
-    twins = gold_classes.note(dataset.gold)
+    equal_texts = gold_classes.note(dataset.gold)
     return (
         *dataset.notes,
         *list_file_notes(dataset),
-        *([twins] if twins else []),
+        *([equal_texts] if equal_texts else []),
         *describe_ignored(dataset.corpus.ignored, dataset.corpus.unread),
     )
 
 
 def _unanswerable_notes(dataset: Dataset) -> list[str]:
     """Return a note if too few questions are marked as unanswerable to choose a threshold of the score."""
-    count = sum(not one.answerable for one in (dataset.gold or {}).values())
+    count = sum(not right.answerable for right in (dataset.gold or {}).values())
     if not count or min(count, _count_judged(dataset)) >= FEWEST_OF_EACH:
         return []
-    asked = f"{many(count, 'question')} of answerable=no and {_count_judged(dataset):,} with gold"
-    return [f"{asked} are too few to measure who rightly finds nothing: {FEWEST_OF_EACH} of each are needed"]
+    questions = f"{many(count, 'question')} of answerable=no and {_count_judged(dataset):,} with gold"
+    return [f"{questions} are too few to measure who rightly finds nothing: {FEWEST_OF_EACH} of each are needed"]
 
 
 def _fitted_notes(dataset: Dataset, methods: Sequence[Method]) -> Iterator[str]:
@@ -178,30 +178,31 @@ def _fitted_notes(dataset: Dataset, methods: Sequence[Method]) -> Iterator[str]:
 
 def _naming_notes(naming: int, judged: int) -> list[str]:
     """Return a note that questions name titles of their gold documents; [] if none does."""
-    said = _count_naming(naming, judged)
-    if not said:
+    sentence = _count_naming(naming, judged)
+    if not sentence:
         return []
     if naming == judged:
-        return [f"{said}: questions without it may rank the methods otherwise"]
-    return [f"{said}: compare the figures of both groups of questions, because their mean hides the difference"]
+        return [f"{sentence}: questions without it may rank the methods otherwise"]
+    return [f"{sentence}: compare the figures of both groups of questions, because their mean hides the difference"]
 
 
 def list_qa_models(experiment: Experiment) -> list[str]:
     """Return the name of the model for extractive QA, if it measures anything."""
-    ambiguous = any(one.sub_questions for one in (experiment.dataset.gold or {}).values())
+    ambiguous = any(right.sub_questions for right in (experiment.dataset.gold or {}).values())
     return [experiment.qa_model] if experiment.qa_model and ambiguous else []
 
 
 def _reading_notes(dataset: Dataset, methods: Sequence[MethodResult], bounds: Sequence[MethodResult]) -> Iterator[str]:
     """Yield notes on questions without accepted answers, on answers that name no option, and on answers not read."""
-    asked, answerable = len(dataset.queries), len(bounds[0].final) if bounds else 0
+    questions, answerable = len(dataset.queries), len(bounds[0].final) if bounds else 0
     measured = _join_names(bounds[0].metrics) if bounds else ""
     if not answerable:
         yield "no question has accepted answers: answers were read, and not measured"
-    elif answerable < asked:
-        yield f"{measured} are over {answerable:,} of {many(asked, 'question')}: the others have no accepted answers"
+    elif answerable < questions:
+        counts = f"{answerable:,} of {many(questions, 'question')}"
+        yield f"{measured} are over {counts}: the others have no accepted answers"
     for method in (*methods, *bounds):
-        reasons = [one.reading.error for one in method.final if one.reading and one.reading.error]
+        reasons = [answer.reading.error for answer in method.final if answer.reading and answer.reading.error]
         if reasons:
             score = "scores" if len(reasons) == 1 else "score"
             missing = f"{many(len(reasons), 'answer')} could not be read and {score} 0 at {measured}"
@@ -216,8 +217,8 @@ def _join_names(metrics: Iterable[str]) -> str:
 
 def _count_unnamed(method: MethodResult, gold: Mapping[str, Gold]) -> int:
     """Return how many answers to multiple-choice questions were read, and name no option."""
-    options = {id: one.options for id, one in gold.items() if one.options and one.answers}
-    read = [(one.reading, options[one.query_id]) for one in method.final if one.query_id in options]
+    options = {id: item.options for id, item in gold.items() if item.options and item.answers}
+    read = [(item.reading, options[item.query_id]) for item in method.final if item.query_id in options]
     return sum(
         reading is not None and reading.error is None and parse_choice(reading.answer, among) is None
         for reading, among in read
@@ -232,19 +233,19 @@ def find_near_gold(dataset: Dataset, methods: Sequence[MethodResult], k: int) ->
 
     Each is mapped to that gold document. The first hits of each method are looked at.
     """
-    held = {document.id: document for document in dataset.corpus.documents}
+    documents = {document.id: document for document in dataset.corpus.documents}
     answers = [{answer.query_id: answer for answer in method.final} for method in methods]
-    samples, found = Samples(), dict[str, dict[str, str]]()
+    samples, near_gold = Samples(), dict[str, dict[str, str]]()
     for query in list_judged(dataset):
-        grades, equal = judgements(dataset.gold, query.id), twins(dataset.gold, query.id)
+        grades, equal = judgements(dataset.gold, query.id), equivalents(dataset.gold, query.id)
         pairs = dict[str, str]()
         for answer in (of_method[query.id] for of_method in answers if query.id in of_method):
             missed = sorted(grades.keys() - standing(ranking(hit.doc_ids for hit in answer.hits[:k]), equal)[:k])
             others = [id for id in _first_documents(answer) if id not in grades and id not in equal] if missed else []
-            pairs |= _pair(others, missed, held, samples)
+            pairs |= _pair(others, missed, documents, samples)
         if pairs:
-            found[query.id] = pairs
-    return found
+            near_gold[query.id] = pairs
+    return near_gold
 
 
 def _first_documents(answer: MethodAnswer) -> list[str]:
@@ -252,12 +253,12 @@ def _first_documents(answer: MethodAnswer) -> list[str]:
 
 
 def _pair(
-    others: Sequence[str], missed: Sequence[str], held: Mapping[str, Document], samples: Samples
+    others: Sequence[str], missed: Sequence[str], documents: Mapping[str, Document], samples: Samples
 ) -> dict[str, str]:
     """Return which of the others is almost equal to which missed document; adds to `samples` what it compares."""
     for id in (*others, *missed) if others else ():
-        if id not in samples and id in held and len(samples) < _MOST_SAMPLED:
-            samples |= sample_documents([held[id]])
+        if id not in samples and id in documents and len(samples) < _MOST_SAMPLED:
+            samples |= sample_documents([documents[id]])
     return {
         other: id
         for other in others

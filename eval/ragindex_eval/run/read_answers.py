@@ -68,10 +68,13 @@ class AnswerReader:
 
         Raises as `LLM.map` does. The costs are in the answers, and in the ledger recordings of this context.
         """
-        seen = [answer_question.build_context(one.hits, one.notes, self.tokens, self.model) for one in retrievals]
+        seen = [
+            answer_question.build_context(retrieval.hits, retrieval.notes, self.tokens, self.model)
+            for retrieval in retrievals
+        ]
         tasks, answers = [self._task(query) for query in queries], dict[int, ReaderAnswer]()
         for task in (self.task, CHOICE, LONG_ANSWER):
-            numbers = [number for number, one in enumerate(tasks) if one is task]
+            numbers = [number for number, retrieval in enumerate(tasks) if retrieval is task]
             inputs = [self._inputs(queries[number], seen[number]) for number in numbers]
             answers |= zip(numbers, self._ask(task, inputs, [seen[number] for number in numbers]), strict=True)
         return [
@@ -92,12 +95,12 @@ class AnswerReader:
     ) -> list[ReaderAnswer]:
         if not inputs:
             return []
-        with ledger.attribute_calls(phase="query"), ledger.record_calls() as asked:
-            said = self.llm.map(task, inputs)
-        usage, calls = asked.by_item(), Counter(entry.item for entry in asked.entries if not entry.rule)
+        with ledger.attribute_calls(phase="query"), ledger.record_calls() as tally:
+            outputs = self.llm.map(task, inputs)
+        usage, calls = tally.by_item(), Counter(entry.item for entry in tally.entries if not entry.rule)
         return [
-            _make_answer(one, context, usage.get(number, Usage()), calls[number])
-            for number, (one, context) in enumerate(zip(said, seen, strict=True))
+            _make_answer(output, context, usage.get(number, Usage()), calls[number])
+            for number, (output, context) in enumerate(zip(outputs, seen, strict=True))
         ]
 
 
@@ -112,15 +115,15 @@ def make_reader(index: Index, tokens: int, prompt: str, gold: Mapping[str, Gold]
 
     Of `gold`, the reader gets the options, and which questions have sub-questions.
     """
-    options = {id: one.options for id, one in (gold or {}).items() if one.options}
-    long = frozenset(id for id, one in (gold or {}).items() if one.sub_questions)
+    options = {id: right.options for id, right in (gold or {}).items() if right.options}
+    long = frozenset(id for id, right in (gold or {}).items() if right.sub_questions)
     reader = AnswerReader(index.llm, tokens, index.tokens_counted_by, index.language, options, long, prompt)
     answer_question.build_context((), (), tokens)
     return reader
 
 
-def _make_answer(said: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> ReaderAnswer:
-    if isinstance(said, Failure):
-        return ReaderAnswer("", False, (), seen.tokens, usage, calls, said.reason)
-    answered = answer_question.resolve_citations(said, seen)
+def _make_answer(output: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> ReaderAnswer:
+    if isinstance(output, Failure):
+        return ReaderAnswer("", False, (), seen.tokens, usage, calls, output.reason)
+    answered = answer_question.resolve_citations(output, seen)
     return ReaderAnswer(answered.answer, answered.found, tuple(answered.passages.values()), seen.tokens, usage, calls)

@@ -37,8 +37,7 @@ from ragindex_eval.results.model import MethodResult, Study
 from ragindex_eval.results.records import NO_USAGE
 from ragindex_eval.run.ask import failure
 from ragindex_eval.run.environment import environment
-from ragindex_eval.run.experiment import default_index
-from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.run.settings import CompareSettings, IndexAndModelSettings, MeasureSettings
 from ragindex_eval.run.thresholds import parse_threshold, require_methods
 
 _QUESTIONS = "questions"
@@ -81,22 +80,21 @@ class Inputs:
         return self.digests == other.digests and _hashes(self.files) == _hashes(other.files)
 
 
-def results_folder(settings: CompareSettings, name: str) -> Path:
-    """Return the folder of the results of a study.
+def results_folder(out: Path | None, questions: Path | None, name: str) -> Path:
+    """Return the folder of the results of a study, which is `out` if that is named.
 
     By default it is named after the documents, and after the questions unless these are called questions: results of
     other questions do not replace them.
     """
-    asked = _QUESTIONS if settings.questions is None else settings.questions.stem
-    return settings.out or RESULTS / folder_name(name if asked == _QUESTIONS else f"{name}-{asked}")
+    stem = _QUESTIONS if questions is None else questions.stem
+    return out or RESULTS / folder_name(name if stem == _QUESTIONS else f"{name}-{stem}")
 
 
-def find_record(settings: CompareSettings) -> tuple[Path, FinishedStudy] | None:
+def find_record(settings_hash: str, out: Path | None) -> tuple[Path, FinishedStudy] | None:
     """Return the results folder and the record of a finished study with equal settings; None if there is none."""
-    name = _record_name(settings)
-    places = [settings.out / name] if settings.out else sorted(RESULTS.glob(f"*/{name}"))
-    found = ((path.parent, record) for path in places if (record := _read_record(path)) is not None)
-    return next(found, None)
+    name = _record_name(settings_hash)
+    places = [out / name] if out else sorted(RESULTS.glob(f"*/{name}"))
+    return next(((path.parent, record) for path in places if (record := _read_record(path)) is not None), None)
 
 
 def describe_inputs(settings: CompareSettings, known: Mapping[str, FileState] | None = None) -> Inputs:
@@ -113,9 +111,9 @@ def describe_inputs(settings: CompareSettings, known: Mapping[str, FileState] | 
     return Inputs(digests, files)
 
 
-def load_unchanged(settings: CompareSettings, folder: Path, record: FinishedStudy, inputs: Inputs) -> Study | None:
+def load_unchanged(models: IndexAndModelSettings, folder: Path, record: FinishedStudy, inputs: Inputs) -> Study | None:
     """Load the results of a finished study; None if anything that they depend on, or one of their files, changed."""
-    if not inputs.matches(record) or record.indexes != _index_hashes(settings, record.indexes):
+    if not inputs.matches(record) or record.indexes != _index_hashes(models, record.indexes):
         return None
     if any(durable_files.find_file_damage(folder / name, hash) for name, hash in record.results.items()):
         return None
@@ -144,17 +142,17 @@ def spent_nothing(study: Study) -> Study:
     return replace(study, comparisons=tuple(comparisons))
 
 
-def require_thresholds(settings: CompareSettings, study: Study) -> None:
+def require_thresholds(measured: MeasureSettings, study: Study) -> None:
     """Check that the thresholds name methods of the study, as `run_study` does before it runs. Raises UsageError."""
-    thresholds = [parse_threshold(written, settings.k) for written in settings.fail_below]
+    thresholds = [parse_threshold(written, measured.k) for written in measured.fail_below]
     require_methods(thresholds, [label for comparison in study.comparisons for label in comparison.asked])
 
 
 def describe_replaced(folder: Path, study: Study) -> str | None:
     """Return the questions and methods of the results in a folder if a study replaces some that it does not have."""
     try:
-        held = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-        facts, labels = held["dataset"], [method["label"] for method in held["methods"]]
+        saved = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+        facts, labels = saved["dataset"], [method["label"] for method in saved["methods"]]
         digest, questions = facts.get("questions_digest"), int(facts["questions"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or of another version
         return None
@@ -165,48 +163,47 @@ def describe_replaced(folder: Path, study: Study) -> str | None:
         gone = [label for label in labels if label not in compared]
         documents = facts["documents"]
         others = documents not in {comparison.dataset.documents for comparison in study.comparisons}
-        said = [
+        differences = [
             *([f"over {many(documents, 'document')}"] if others else []),
             *([f"with {first_names(gone)}"] if gone else []),
         ]
-        return f"these questions {' '.join(said)}" if said else None
+        return f"these questions {' '.join(differences)}" if differences else None
     return f"{many(questions, 'other question')} and {many(len(labels), 'method')}"
 
 
 def record_finished(
-    settings: CompareSettings, before: Inputs, study: Study, folder: Path, results: Mapping[str, str]
+    models: IndexAndModelSettings, inputs: Inputs, study: Study, folder: Path, results: Mapping[str, str]
 ) -> FinishedStudy | None:
     """Record a finished study, whose files have the hashes `results`; None if the next run has to do some of it again.
 
-    That is so if a question, a method or a passage failed, or if an input changed during the study.
+    That is so if a question, a method or a passage failed. `inputs` are those of before and after the study.
     """
     names = dict.fromkeys(comparison.dataset.name for comparison in study.comparisons)
-    whole = all(encodable(name) == name for name in names) and not _has_failures(study)
-    whole = whole and not any(_has_failed_passages(settings, name) for name in names)
-    if not whole or not describe_inputs(settings, before.files).matches(before):
+    complete = all(encodable(name) == name for name in names) and not _has_failures(study)
+    if not complete or any(_has_failed_passages(models.index_folder(name)) for name in names):
         return None
     record = FinishedStudy(
         finished=time.time(),
-        digests=before.digests,
-        files=before.files,
-        indexes=_index_hashes(settings, names),
+        digests=inputs.digests,
+        files=inputs.files,
+        indexes=_index_hashes(models, names),
         results={**results, REPORT_FILE: durable_files.hash_file(folder / REPORT_FILE)},
     )
-    write_record(settings, folder, record)
+    write_record(folder, record)
     return record
 
 
-def write_record(settings: CompareSettings, folder: Path, record: FinishedStudy) -> None:
+def write_record(folder: Path, record: FinishedStudy) -> None:
     """Write the record of a study into its results folder. Raises StoreError if it cannot be written."""
-    path = folder / _record_name(settings)
+    path = folder / _record_name(record.digests["settings"])
     try:
         durable_files.write_file(path, durable_files.dump_hashed_json(record.model_dump(mode="json")))
     except OSError as error:
         raise StoreError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
-def _record_name(settings: CompareSettings) -> str:
-    return f"inputs-{settings_digest(settings)}.json"
+def _record_name(settings_hash: str) -> str:
+    return f"inputs-{settings_hash}.json"
 
 
 def _read_record(path: Path) -> FinishedStudy | None:
@@ -227,15 +224,27 @@ def settings_digest(settings: CompareSettings) -> str:
 
 def _code_digest() -> str:
     """Return a hash of all files of our packages and of the code of third-party plugins."""
+    return digest([_hash_own_code(), code_fingerprint.of_modules(registry.plugin_modules())])
+
+
+def _hash_own_code() -> str:
     hashed = hashlib.sha256()
     for top in sorted(code_fingerprint.OURS):
         spec = find_spec(top)
         for place in (spec.submodule_search_locations or ()) if spec else ():
-            files = (path for path in sorted(Path(place).rglob("*")) if "__pycache__" not in path.parts)
-            for path in files:
-                if path.is_file():
-                    hashed.update(f"{top}/{path.relative_to(place)} {durable_files.hash_file(path)}\n".encode())
-    return digest([hashed.hexdigest(), code_fingerprint.of_modules(registry.plugin_modules())])
+            for name in _list_files(place):
+                hashed.update(f"{top}/{name} {durable_files.hash_file(Path(place, name))}\n".encode())
+    return hashed.hexdigest()
+
+
+def _list_files(place: str) -> list[str]:
+    """Return the files of a folder by their path in it, but those that Python compiled; paths are slow for hundreds."""
+    names = list[str]()
+    for folder, folders, files in os.walk(place):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        inner = folder.removeprefix(place).strip(os.sep).replace(os.sep, "/")
+        names += [f"{inner}/{name}" if inner else name for name in files]
+    return sorted(names, key=lambda name: name.split("/"))
 
 
 def _packages() -> Iterator[str]:
@@ -267,7 +276,7 @@ def _hub_revisions() -> Iterator[tuple[str, str]]:
 
 def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
     """Yield the files that a study may read, with names that tell them apart: every path that a setting contains."""
-    named = [one for corpus in settings.all_corpora() if corpus for one in (corpus.data, corpus.questions)]
+    named = [path for corpus in settings.all_corpora() if corpus for path in (corpus.data, corpus.questions)]
     named += [
         settings.questions,
         settings.holdout,
@@ -287,15 +296,15 @@ def _input_files(settings: CompareSettings) -> Iterator[tuple[str, Path]]:
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in specifications of plugins that may be paths: whole ones, arguments, quoted ones and words."""
     if isinstance(value, str):
-        quoted = (_unquote(found) for found in _QUOTED.findall(value))
+        quoted = (_unquote(match) for match in _QUOTED.findall(value))
         for text in (value, *quoted):
-            for one in (text, text.partition(":")[2]):
-                yield from (one, one.partition("#")[0])  # FILE#HASH names a file with its content
+            for path in (text, text.partition(":")[2]):
+                yield from (path, path.partition("#")[0])  # FILE#HASH names a file with its content
         yield from _WORD.findall(value)
     elif isinstance(value, Mapping):
-        yield from (text for name, one in value.items() if name not in ("name", "label") for text in _texts(one))
+        yield from (text for name, item in value.items() if name not in ("name", "label") for text in _texts(item))
     elif isinstance(value, list):
-        yield from (text for one in value for text in _texts(one))
+        yield from (text for item in value for text in _texts(item))
 
 
 def _unquote(written: str) -> str:
@@ -327,41 +336,35 @@ def _hashes(files: Mapping[str, FileState]) -> dict[str, str | None]:
 # ---------------------------------------------------------------- indexes and results
 
 
-def index_folder(settings: CompareSettings, name: str) -> Path:
-    """Return the folder of the index of a data set."""
-    if settings.index is None:
-        return default_index(name)
-    return settings.index / folder_name(name) if len(settings.all_corpora()) > 1 else settings.index
-
-
-def _index_hashes(settings: CompareSettings, names: Mapping[str, Any]) -> dict[str, str]:
+def _index_hashes(models: IndexAndModelSettings, names: Mapping[str, Any]) -> dict[str, str]:
     """Return a hash of the manifest and the own models of each data set's index, "" if it cannot be read."""
-    found = {}
+    hashes = {}
     for name in names:
-        folder = index_folder(settings, name)
+        folder = models.index_folder(name)
         try:
-            found[name] = digest([durable_files.hash_file(folder / MANIFEST_FILE), _hash_own_models(settings, folder)])
+            hashes[name] = digest([durable_files.hash_file(folder / MANIFEST_FILE), _hash_own_models(models, folder)])
         except OSError:
-            found[name] = ""
-    return found
+            hashes[name] = ""
+    return hashes
 
 
-def _hash_own_models(settings: CompareSettings, index: Path) -> dict[str, str]:
+def _hash_own_models(models: IndexAndModelSettings, index: Path) -> dict[str, str]:
     """Return the hashes of files that the index's own encoder and LLM name, where the settings name no others."""
-    own = settings.on_index(index)
-    labels = [getattr(own, name) for name in ("encoder", "llm") if getattr(settings, name) is None]
+    own = models.on_index(index)
+    labels = [getattr(own, name) for name in ("encoder", "llm") if getattr(models, name) is None]
     roots = [Path(os.path.expanduser(text)) for text in dict.fromkeys(filter(None, _texts(labels)))]
     return {str(file): durable_files.hash_file(file) for root in roots for file in list_source_files(root)}
 
 
-def _has_failed_passages(settings: CompareSettings, name: str) -> bool:
+def _has_failed_passages(index: Path) -> bool:
     """Return whether a part of the index lacks passages that failed, or the index is gone."""
-    manifest = read_manifest(index_folder(settings, name))
+    manifest = read_manifest(index)
     return manifest is None or any(part.failed for part in manifest.parts.values())
 
 
 def _has_failures(study: Study) -> bool:
     """Return whether a method or the reader failed on a question, which the next run asks again."""
-    results = (one for each in study.comparisons for one in (*each.methods, *each.failed, *each.bounds))
+    compared = study.comparisons
+    results = (result for each in compared for result in (*each.methods, *each.failed, *each.bounds))
     answers = (answer for result in results for by_k in result.answers.values() for answer in by_k)
     return any(failure(answer) is not None for answer in answers)

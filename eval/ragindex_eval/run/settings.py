@@ -8,7 +8,7 @@ option of the command overrides the file.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import regex
 import yaml
@@ -36,6 +36,7 @@ from ragindex.plugins.specs import Spec, parse_many
 from ragindex.plugins.strict_models import BOOLEAN_FOR_NUMBER, Strict
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import shown
+from ragindex_eval.results.files import folder_name
 from ragindex_eval.run.functions import is_function
 
 QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
@@ -70,6 +71,11 @@ def _field(metavar: str | None, help: str, default: Any = None, least: int | Non
     """Return a field that is an option of commands: how its value is written, its help, and its least value there."""
     shown_as: dict[str, JsonValue] = {"metavar": metavar, "least": least}
     return Field(default=default, description=help, json_schema_extra=shown_as, **limits)
+
+
+def default_index(dataset: str) -> Path:
+    """Return the default folder of a data set's index: ragindex-workspaces/NAME."""
+    return Path("ragindex-workspaces", folder_name(dataset))
 
 
 class _Settings(Strict):
@@ -168,6 +174,20 @@ class IndexAndModelSettings(_Settings):
     seeds: list[int] | None = Field(default=None, min_length=1)
     workers: int | None = _field("N", "Processes for reading, rules and clustering. Default: the cores.", least=1, ge=1)
 
+    def index_folder(self, dataset: str) -> Path:
+        """Return the folder of the index of a data set."""
+        return self.index or default_index(dataset)
+
+    def on_index(self, folder: Path) -> Self:
+        """Return the settings with the index's own encoder, LLM, store, language and seed where they name no others."""
+        used = {**current_values(read_manifest(folder)), **self.opened_with()}
+        labels = {
+            "encoder": registry.label(registry.encoder(used["encoder"])),
+            "llm": registry.label(registry.llm(used["llm"])),
+            "store": registry.label(registry.store(used["store"])),
+        }
+        return self.model_copy(update={**used, **labels})
+
     def all_encoders(self) -> list[PluginSpec | None]:
         """Return the encoders of the study; None is that of the index."""
         return [self.encoder] if self.encoders is None else list(self.encoders)
@@ -251,15 +271,10 @@ class CompareSettings(DataSettings, MethodSettings, IndexAndModelSettings, Measu
         """Return these settings completed with those of a YAML file, if one is named. Raises as `read_settings`."""
         return self if path is None else self.over(read_settings(path))
 
-    def on_index(self, folder: Path) -> "CompareSettings":
-        """Return the settings with the index's own encoder, LLM, store, language and seed where they name no others."""
-        used = {**current_values(read_manifest(folder)), **self.opened_with()}
-        labels = {
-            "encoder": registry.label(registry.encoder(used["encoder"])),
-            "llm": registry.label(registry.llm(used["llm"])),
-            "store": registry.label(registry.store(used["store"])),
-        }
-        return self.model_copy(update={**used, **labels})
+    def index_folder(self, dataset: str) -> Path:
+        """Return the folder of the index of a data set; each of several has its own."""
+        several = self.index is not None and len(self.all_corpora()) > 1
+        return self.index / folder_name(dataset) if self.index and several else super().index_folder(dataset)
 
     def for_one(self, corpus: CorpusSettings | None, encoder: PluginSpec | None, seed: int | None) -> "CompareSettings":
         """Return the settings of one comparison of the study."""

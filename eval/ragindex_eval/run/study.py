@@ -29,7 +29,7 @@ from ragindex_eval.run.answers import answer_methods
 from ragindex_eval.run.bounds import read_bounds
 from ragindex_eval.run.conclude import conclude, make_results, require_compared
 from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import default_index, load_dataset, load_experiment, prepare_index
+from ragindex_eval.run.experiment import load_dataset, load_experiment, prepare_index
 from ragindex_eval.run.holdout import confirm_best, load_holdout, require_usable
 from ragindex_eval.run.plan import Plan, make_plan
 from ragindex_eval.run.scores import ScoredMethod, Watch, score_methods
@@ -118,8 +118,7 @@ def run_study(
 
 def _estimate(plan: Plan, settings: CompareSettings, data: Dataset | None) -> list[Estimate]:
     """Return what one comparison may cost before it starts."""
-    folder = settings.index or default_index(data.name if data else "")
-    return estimate_comparison(settings, data, folder, plan.schemes)
+    return estimate_comparison(settings, settings, data, plan.schemes)
 
 
 def _list_all(

@@ -24,7 +24,7 @@ from ragindex.parts.trees.summary_tree import SUMMARY_KIND, SummaryTree
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins.registry import label
-from ragindex_eval.metrics.retrieval import NO_TWINS
+from ragindex_eval.metrics.retrieval import NO_EQUIVALENTS
 from ragindex_eval.results.records import Coverage, Grouping
 
 DocumentPair: TypeAlias = tuple[str, str]
@@ -34,7 +34,7 @@ def measure_coverage(
     index: Index,
     schemes: Mapping[str, Scheme],
     gold: Iterable[Iterable[str]],
-    same: Mapping[str, str] = NO_TWINS,
+    same: Mapping[str, str] = NO_EQUIVALENTS,
     candidates: Iterable[Iterable[str]] = (),
 ) -> Coverage | None:
     """Measure the coverage of the methods in `schemes` (by label) that search trees. Return None if none does.
@@ -68,7 +68,7 @@ def count_coverage(
     gold: Sequence[Sequence[str]],
     pools: Mapping[str, int],
     documents: int,
-    same: Mapping[str, str] = NO_TWINS,
+    same: Mapping[str, str] = NO_EQUIVALENTS,
     candidates: Sequence[Sequence[str]] = (),
 ) -> Coverage:
     """Count the gold pairs that share a cluster, for each grouping.

@@ -11,8 +11,8 @@ However wrong the model is, the estimate is centred on the person's mean, and a 
 paper's intervals are normal and hold for large n; three things differ here, for 20 questions and fewer. The weight of
 each fold of questions is tuned on the other folds (cross-fitting, Zrnic and Candès 2023), since a weight tuned on the
 questions that it weighs biases the mean. The quantile is that of Student's t. And the interval is made on the scale
-of the log odds, since a mean near 1 is further from the truth below than above. `benchmarks/judging.py` measures the
-coverage of each.
+of the log odds, since a mean near 1 is further from the truth below than above. Coverage of each:
+docs/dev/evidence/model-judgements.md.
 """
 
 from dataclasses import dataclass

@@ -63,8 +63,8 @@ class PrintedMean:
         low, high = max(0.0, self.low) * self.questions, min(1.0, self.high) * self.questions
         if not self.binary:
             return low, high
-        whole = math.ceil(low - _ROUNDING), math.floor(high + _ROUNDING)
-        return None if whole[0] > whole[1] else (float(whole[0]), float(whole[1]))
+        integers = math.ceil(low - _ROUNDING), math.floor(high + _ROUNDING)
+        return None if integers[0] > integers[1] else (float(integers[0]), float(integers[1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,8 +186,8 @@ def read_html(raw: bytes, path: Path, encoding: str | None) -> FileContent:
     page = HtmlPage(text, is_xml=path.suffix.lower() == ".xhtml")
     builder = ContentBuilder()
     page.write(builder)
-    for shown, address in page.links:
-        builder.add_link(shown, address)
+    for link_text, address in page.links:
+        builder.add_link(link_text, address)
     content = builder.build(page.title, name_encoding(encoded), page.notes)
     if not content.text and page.unclosed:
         raise DataError("a page with text in its body", f"none, for {page.unclosed} is never closed", path=path)
@@ -300,8 +300,8 @@ class _Visitor:
     def visit_heading(self, _context: Any, level: int, text: str, _id: str | None) -> dict[str, str]:
         before, table, rest = text.partition(_TABLE)  # inside of a heading that is never closed
         heading = _LAST_SIGN.sub("", self.resolve(before).strip())
-        shown = self._put(level, heading)["output"] if len(heading) < _LONGEST_HEADING else f"\n\n{before}\n\n"
-        return _replace(f"{shown}{table}{rest}\n\n" if table else shown)
+        heading_text = self._put(level, heading)["output"] if len(heading) < _LONGEST_HEADING else f"\n\n{before}\n\n"
+        return _replace(f"{heading_text}{table}{rest}\n\n" if table else heading_text)
 
     def visit_code_block(self, _context: Any, _language: str | None, code: str) -> dict[str, str]:
         code = _CODE_TABLE.sub(lambda table: "\n".join(_split_table(table["table"])), code)
@@ -314,10 +314,10 @@ class _Visitor:
         return _replace(f"{_TABLE_END}\n\n")  # stands behind it
 
     def visit_link(self, _context: Any, address: str, text: str, _title: str | None) -> dict[str, str]:
-        shown = text if text.strip(f"{_SIGNS} \n") else ""
-        if shown and is_relative(address):
+        link_text = text if text.strip(f"{_SIGNS} \n") else ""
+        if link_text and is_relative(address):
             self.links.append((text, address))
-        return _replace(shown)
+        return _replace(link_text)
 
     def visit_image(self, _context: Any, _source: str, alternative: str, _title: str | None) -> dict[str, str]:
         return _replace(alternative)

@@ -130,8 +130,8 @@ def read_saved_page(raw: bytes, path: Path, encoding: str | None) -> FileContent
 
 def _build(mail: _Mail, path: Path, read_attachment: ReadAttachment) -> FileContent:
     inner, notes, unread = dict[str, FileContent](), list[str](), list[str]()
-    for number, (given, raw) in enumerate(mail.attachments, start=1):
-        name = Path(given.replace("\\", "/")).name or f"attachment-{number}"
+    for number, (file_name, raw) in enumerate(mail.attachments, start=1):
+        name = Path(file_name.replace("\\", "/")).name or f"attachment-{number}"
         name = f"{number}-{name}" if name in inner else name
         try:
             content = read_attachment(raw, Path(name))
@@ -217,7 +217,7 @@ def _read_field(message: MIMEPart, name: str, path: Path) -> str:
     try:
         value = str(message[name] or "")
     except FAULTS:  # a malformed one
-        value = next((str(given) for key, given in message.raw_items() if key.lower() == name), "")
+        value = next((str(field) for key, field in message.raw_items() if key.lower() == name), "")
     if _SURROGATE.search(value):  # bytes that should have been encoded
         value = decode_text(value.encode("utf-8", "surrogateescape"), path)[0]
     return " ".join(value.split())

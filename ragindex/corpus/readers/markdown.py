@@ -224,9 +224,9 @@ def _find_links(tokens: Sequence["Token"], environment: dict[str, Any]) -> Itera
             if inline.type == "link_open":
                 link, first = inline, place
             elif inline.type == "link_close" and link is not None:
-                shown, address = " ".join(_show(inlines[first:place]).split()), str(link.attrs.get("href", ""))
-                if shown and is_relative(address):
-                    yield shown, address, "label" in link.meta
+                link_text, address = " ".join(_show(inlines[first:place]).split()), str(link.attrs.get("href", ""))
+                if link_text and is_relative(address):
+                    yield link_text, address, "label" in link.meta
 
 
 def _parse_inlines(text: str, environment: dict[str, Any]) -> list["Token"]:
@@ -283,13 +283,13 @@ def drop_hidden(text: str, code: Blocks = ()) -> str:
         if block[0] <= match.start() < block[1]:
             place = max(place, block[1])
             continue
-        shown = _find_shown(match, labels)
+        visible = _find_shown(match, labels)
         if match["comment"]:
             place = text.find("-->", place) + len("-->")
             if place < match.end():
                 break
-        if shown is not None:
-            pieces += [text[above : match.start()], shown]
+        if visible is not None:
+            pieces += [text[above : match.start()], visible]
             above = place
     return str(_BYTES.sub(r"\1", "".join((*pieces, text[above:]))))
 

@@ -122,8 +122,8 @@ def _compare(pieces: Sequence[Piece], read: str) -> ReadWords | None:
     left_out = (others - (in_text - in_file)).total()
     share_is_low = lost.total() + estimated > (1 - LEAST_SHARE) * total
     places = _describe_places(there, lost, unread) if share_is_low else ()
-    named = tuple(word[:40] for word, _ in lost.most_common(_NAMED_WORDS))
-    return ReadWords(total, total - estimated - lost.total(), named, places, left_out)
+    lost_words = tuple(word[:40] for word, _ in lost.most_common(_NAMED_WORDS))
+    return ReadWords(total, total - estimated - lost.total(), lost_words, places, left_out)
 
 
 def _count_missing(there: Sequence[tuple[Piece, list[str]]], lost: Counter[str], read: str) -> Counter[str]:
@@ -231,8 +231,8 @@ def _list_pdf(raw: bytes, content: FileContent) -> Iterator[Piece]:
         pictures, others = list[int](), list[int]()
         for number in range(1, len(document) + 1):
             with closing(document[number - 1]) as page:
-                shown = words and words[number] < _FEWEST_WORDS and is_picture(page, "")
-                (pictures if shown else others).append(number)
+                is_scan = words and words[number] < _FEWEST_WORDS and is_picture(page, "")
+                (pictures if is_scan else others).append(number)
         checked = others[:: max(1, -(-len(others) // _CHECKED_PAGES))]
         if pictures:
             estimated = sum(words[number] for number in checked) * len(pictures) // max(1, len(checked))

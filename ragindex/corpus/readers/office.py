@@ -94,15 +94,15 @@ def _find_title_paragraphs(styles: bytes, text: bytes) -> frozenset[str]:
 def _write_out_phonetic_guides(raw: bytes, text: bytes) -> bytes:
     """Return a .docx file with phonetic guides in brackets behind their words; office-oxide drops both."""
     before, *pieces = text.split(b"<w:ruby>")
-    parts, written = [before], BytesIO()
+    parts, target = [before], BytesIO()
     for piece in pieces:
         ruby, _, after = piece.partition(b"</w:ruby>")
         guide, _, base = (b"".join(_WORDS.findall(part)) for part in ruby.partition(b"<w:rubyBase>"))
         parts += [b"<w:t>%s(%s)</w:t>" % (base, guide), after]
-    with open_archive(raw) as given, zipfile.ZipFile(written, "w") as archive:
-        for part in given.infolist():
-            archive.writestr(part.filename, b"".join(parts) if part.filename == _TEXT else given.read(part))
-    return written.getvalue()
+    with open_archive(raw) as source, zipfile.ZipFile(target, "w") as archive:
+        for part in source.infolist():
+            archive.writestr(part.filename, b"".join(parts) if part.filename == _TEXT else source.read(part))
+    return target.getvalue()
 
 
 def _decode(xml: bytes) -> str:
@@ -136,8 +136,8 @@ def build_slides(sections: Sequence[OfficeElement], title: str, metadata: Mappin
             number += 1
             builder.start_page(number, read_paragraph(heading) if heading else "")
             hidden += [str(number)] if section.get("hidden") else []
-        shown = [element for element in section["elements"] if element.get("placeholder_role") != "sldNum"]
-        titled = [{**element, "level": 0} if element["type"] == "heading" else element for element in shown]
+        elements = [element for element in section["elements"] if element.get("placeholder_role") != "sldNum"]
+        titled = [{**element, "level": 0} if element["type"] == "heading" else element for element in elements]
         _add_elements(builder, titled, {})
         _add_elements(builder, section.get("speaker_notes", ()), {})
     notes = [*note_hidden("slide", hidden), *_finish(builder, sections)]

@@ -86,9 +86,9 @@ def read_pdf(raw: bytes, path: Path, encoding: str | None, ocr: bool = False) ->
         for place, level, heading in _place_headings(text.strip(), outline.get(number, ()), first=number == 0):
             builder.place_heading(start + place, heading, level)
         builder.add_paragraph(pages[number].fields)
-    given = {name: value for name, value in properties.items() if value and value not in _DEFAULTS}
-    title = clean_title(given.pop("title", ""))
-    return builder.build(title, {"pages": len(pages), **given}, notes)
+    own_properties = {name: value for name, value in properties.items() if value and value not in _DEFAULTS}
+    title = clean_title(own_properties.pop("title", ""))
+    return builder.build(title, {"pages": len(pages), **own_properties}, notes)
 
 
 def _read_outline(document: Any) -> Mapping[int, Sequence[tuple[int, str]]]:

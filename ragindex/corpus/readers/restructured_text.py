@@ -169,9 +169,9 @@ def _show_contents(match: regex.Match[str], links: _Links) -> str:
     """Return the entries of a table of contents, a line each."""
     entries = list[str]()
     for entry in filter(None, map(str.strip, match[2].split("\n"))):
-        shown, target = _split_target(entry)
-        _add_link(links, shown, _name_file(target))
-        entries.append(f"{match[1]}{shown}")
+        entry_text, target = _split_target(entry)
+        _add_link(links, entry_text, _name_file(target))
+        entries.append(f"{match[1]}{entry_text}")
     return "\n".join(entries) + match[2][len(match[2].rstrip()) :]
 
 
@@ -185,18 +185,18 @@ def _show_inline(match: regex.Match[str], links: _Links) -> str:
         return match[0]
     if role in _LITERAL_ROLES:
         return text
-    shown, target = _split_target(text)
+    link_text, target = _split_target(text)
     if role in ("pep", "rfc"):
         number = target.partition("#")[0]
-        shown = shown if shown != target else f"{role.upper()} {target}"
+        link_text = link_text if link_text != target else f"{role.upper()} {target}"
         target = f"pep-{number.zfill(4)}.rst" if role == "pep" and number.isdecimal() else ""
     elif role == "doc":
         target = _name_file(target)
     elif role:
-        shown = shown.removeprefix("!") if not shown.startswith("~") else shown[1:].rpartition(".")[2]
+        link_text = link_text.removeprefix("!") if not link_text.startswith("~") else link_text[1:].rpartition(".")[2]
         target = ""
-    _add_link(links, shown, target if target != shown or role else "")
-    return shown
+    _add_link(links, link_text, target if target != link_text or role else "")
+    return link_text
 
 
 def _split_target(text: str) -> tuple[str, str]:
@@ -209,9 +209,9 @@ def _name_file(target: str) -> str:
     return target if target.endswith(".rst") else f"{target}.rst"
 
 
-def _add_link(links: _Links, shown: str, target: str) -> None:
+def _add_link(links: _Links, link_text: str, target: str) -> None:
     if target and not target.endswith("_") and is_relative(target):  # a name and _ is that of a target elsewhere
-        links[" ".join(shown.split()), target] = None
+        links[" ".join(link_text.split()), target] = None
 
 
 # ---------------------------------------------------------------- tables and code

@@ -273,20 +273,20 @@ class Rows:
         return ",".join(f"{role}={column}" for role, column in roles.items() if column is not None)
 
 
-def parse_rows(written: str | bool | Rows | None) -> Rows | None:
+def parse_rows(option: str | bool | Rows | None) -> Rows | None:
     """Return the columns that `text=Question+Answer,title=Question,id=Nr` names; "" and True name none.
 
     Raises UsageError.
     """
-    if written is None or written is False or isinstance(written, Rows):
-        return written or None
-    named = dict[str, str]()
-    for part in filter(None, _PARTS.split("" if written is True else written)):
+    if option is None or option is False or isinstance(option, Rows):
+        return option or None
+    column_of = dict[str, str]()
+    for part in filter(None, _PARTS.split("" if option is True else option)):
         role, is_named, column = part.partition("=")
-        if role not in _CONVENTIONS or not is_named or role in named or (role == "text" and not column.strip()):
-            raise UsageError(f"Columns are written as in {_SPELLING}, each once. Got {written!r} instead.")
-        named[role] = column.strip()
-    return Rows(**named)
+        if role not in _CONVENTIONS or not is_named or role in column_of or (role == "text" and not column.strip()):
+            raise UsageError(f"Columns are written as in {_SPELLING}, each once. Got {option!r} instead.")
+        column_of[role] = column.strip()
+    return Rows(**column_of)
 
 
 def read_rows(raw: bytes, path: Path, suffix: str, encoding: str | None, rows: Rows) -> FileContent:
@@ -322,15 +322,15 @@ def read_rows(raw: bytes, path: Path, suffix: str, encoding: str | None, rows: R
 def resolve_columns(rows: Rows, columns: Collection[str], path: Path) -> Rows:
     """Return the columns of a table that `rows` names, or means by convention. Raises UsageError."""
     text = [column for name in rows.text for column in _find_columns(name, columns, path)]
-    named = {name for name in (rows.title, rows.id) if name}
-    text = text or [_find_conventional("text", columns, named, path)]
+    used_columns = {name for name in (rows.title, rows.id) if name}
+    text = text or [_find_conventional("text", columns, used_columns, path)]
     if not text[0]:
         *names, last = _CONVENTIONS["text"]
         raise _columns_error(f"No column is called {', '.join(names)} or {last}, as one of text is.", columns, path)
     others = {
         role: (_find_columns(name, columns, path)[0] if name else "")
         if name is not None
-        else _find_conventional(role, columns, {*text, *named}, path)
+        else _find_conventional(role, columns, {*text, *used_columns}, path)
         for role, name in (("title", rows.title), ("id", rows.id))
     }
     return Rows(text, **others)
@@ -354,19 +354,19 @@ def suggest_rows(raw: bytes, path: Path, suffix: str, encoding: str | None) -> s
 
 def _suggest_columns(table: RowTable, path: Path) -> Rows | None:
     """Return the columns with conventional names, and for the text also the longest; None if none is long."""
-    named = dict[str, str]()
+    column_of = dict[str, str]()
     for role in _CONVENTIONS:
         try:
-            column = _find_conventional(role, table.columns, named.values(), path)
+            column = _find_conventional(role, table.columns, column_of.values(), path)
         except UsageError:
-            named[role] = ""  # several columns could be meant
+            column_of[role] = ""  # several columns could be meant
         else:
-            named |= {role: column} if column else {}
-    text = named.pop("text", "") or _find_longest(table)
-    if "id" in named:
-        ids = [write_cell(row.get(named["id"])) for _, row in table.rows]
-        named["id"] = named["id"] if all(ids) and len(set(ids)) == len(ids) else ""
-    return Rows(text, **named) if text else None
+            column_of |= {role: column} if column else {}
+    text = column_of.pop("text", "") or _find_longest(table)
+    if "id" in column_of:
+        ids = [write_cell(row.get(column_of["id"])) for _, row in table.rows]
+        column_of["id"] = column_of["id"] if all(ids) and len(set(ids)) == len(ids) else ""
+    return Rows(text, **column_of) if text else None
 
 
 def _find_columns(name: str, columns: Collection[str], path: Path) -> list[str]:
@@ -407,8 +407,8 @@ def _find_longest(table: RowTable) -> str:
 
 
 def _list_columns(columns: Collection[str]) -> str:
-    shown = [repr(column[:80]) for column in columns][:_SHOWN_COLUMNS]
-    return ", ".join(shown) + (f" and {len(columns) - len(shown):,} more" if len(shown) < len(columns) else "")
+    names = [repr(column[:80]) for column in columns][:_SHOWN_COLUMNS]
+    return ", ".join(names) + (f" and {len(columns) - len(names):,} more" if len(names) < len(columns) else "")
 
 
 def _make_document(

@@ -95,11 +95,11 @@ def _find_wide(raw: bytes) -> str:
     text = _try_decoding(raw, encoding) if even + odd else None
     if text is None or "\0" in text:
         return ""
-    shown = text[:_GUESSED_FROM]
-    printable = sum(character.isprintable() or character.isspace() for character in shown)
+    beginning = text[:_GUESSED_FROM]
+    printable = sum(character.isprintable() or character.isspace() for character in beginning)
     first_bytes = Counter(sample[0 if big_endian else 1 :: 2])
     one_script = max(first_bytes.values()) * 4 > len(sample) or _try_decoding(raw, "utf-8") is None
-    return encoding if one_script and printable > 0.99 * len(shown) else ""
+    return encoding if one_script and printable > 0.99 * len(beginning) else ""
 
 
 def _try_decoding(raw: bytes, encoding: str) -> str | None:

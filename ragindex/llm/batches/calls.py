@@ -73,11 +73,11 @@ class BatchCalls:
     """Calls of one model that are answered in batches. Thread-safe."""
 
     def __init__(
-        self, cache: SQLiteCache, chat: OpenAIChat, calls: CachedCalls, given: ChatParameters, setting: LLMSettings
+        self, cache: SQLiteCache, chat: OpenAIChat, calls: CachedCalls, parameters: ChatParameters, setting: LLMSettings
     ) -> None:
-        self._cache, self._chat, self._calls, self._given = cache, chat, calls, given
+        self._cache, self._chat, self._calls, self._given = cache, chat, calls, parameters
         self._budget, self._clock, self._index = setting.budget, setting.clock, str(setting.workspace or "")
-        self._endpoint = BatchEndpoint(cache, chat, given.retries, setting.seed, setting.clock)
+        self._endpoint = BatchEndpoint(cache, chat, parameters.retries, setting.seed, setting.clock)
         self._shown: dict[str, tuple[tuple[object, ...], float]] = {}  # the last news of each batch, and when
         self._proven: set[str] = set()  # schemas of which the endpoint has answered a request
         self._most = MOST_REQUESTS
@@ -120,32 +120,32 @@ class BatchCalls:
         """Send what is wanted, wait for it and for what was sent before; return whether there was anything."""
         with ExitStack() as reserving:
             with self._cache.claimed(_PLANNING):
-                wanted = self._name(task, find_wanted())
-                wanted = {key: call for key, call in wanted.items() if key not in progress.left}
-                sent = self._endpoint.find_sent(wanted.keys())
-                free = {key: call for key, call in wanted.items() if not any(key in batch.keys for batch in sent)}
-                chosen = self._choose(task, free, progress, waits=bool(sent))
+                calls = self._name(task, find_wanted())
+                calls = {key: call for key, call in calls.items() if key not in progress.left}
+                batches = self._endpoint.find_sent(calls.keys())
+                free = {key: call for key, call in calls.items() if not any(key in batch.keys for batch in batches)}
+                chosen = self._choose(task, free, progress, waits=bool(batches))
                 booking = reserving.enter_context(self._reserve(chosen))
-                sent += self._endpoint.send(task, chosen, self._most)
-            requests = {key: call.request for key, call in wanted.items()}
+                batches += self._endpoint.send(task, chosen, self._most)
+            requests = {key: call.request for key, call in calls.items()}
 
             def finish(batch: BatchRecord, state: BatchState) -> None:
                 results = self._collect(task, batch, state, requests, booking)
                 if results is not None:
                     self._react(task, batch, state, results, progress)
 
-            self._wait(sent, finish)
-        if not sent and (one_by_one := len(free) + len(progress.left)):
+            self._wait(batches, finish)
+        if not batches and (one_by_one := len(free) + len(progress.left)):
             _print(f"{task.name}: {many(one_by_one, 'request')} in no batch, asked one by one at the full price.")
-        return bool(sent)
+        return bool(batches)
 
-    def _name(self, task: Task[Any], wanted: Mapping[str, WantedCall]) -> dict[str, WantedCall]:
+    def _name(self, task: Task[Any], calls: Mapping[str, WantedCall]) -> dict[str, WantedCall]:
         """Return the calls by their names: those of earlier versions where a batch on its way has them."""
-        sent = frozenset[str]().union(*(batch.keys for batch in read_batches(self._cache)))
-        if sent <= wanted.keys():
-            return dict(wanted)
-        names = {key: self._calls.keys(task, call.request).names() for key, call in wanted.items()}
-        return {next((name for name in names[key] if name in sent), key): call for key, call in wanted.items()}
+        sent_keys = frozenset[str]().union(*(batch.keys for batch in read_batches(self._cache)))
+        if sent_keys <= calls.keys():
+            return dict(calls)
+        names = {key: self._calls.keys(task, call.request).names() for key, call in calls.items()}
+        return {next((name for name in names[key] if name in sent_keys), key): call for key, call in calls.items()}
 
     # ---------------------------------------------------------------- what is sent
 

@@ -204,10 +204,10 @@ def read_batches(cache: SQLiteCache) -> list[BatchRecord]:
 
 def drop_batches(cache: SQLiteCache, names: Iterable[str]) -> None:
     """Forget batches. Raises StoreError."""
-    gone = [(name,) for name in names]
+    rows = [(name,) for name in names]
     with cache.connection() as connection, connection:
-        connection.executemany("DELETE FROM batches WHERE name = ?", gone)
-        connection.executemany("DELETE FROM batch_keys WHERE batch = ?", gone)
+        connection.executemany("DELETE FROM batches WHERE name = ?", rows)
+        connection.executemany("DELETE FROM batch_keys WHERE batch = ?", rows)
 
 
 def _record_batch(cache: SQLiteCache, batch: BatchRecord) -> BatchRecord:
@@ -271,9 +271,9 @@ class BatchEndpoint:
         """
         origin = (self._chat.model, self._chat.base_url)
         batches = [batch for batch in read_batches(self._cache) if (batch.model, batch.base_url) == origin]
-        wanted = [batch for batch in batches if not batch.keys.isdisjoint(keys)]
-        sent = (batch if batch.id else self._find_again(batch) for batch in wanted)
-        return [batch for batch in sent if batch is not None]
+        matching = [batch for batch in batches if not batch.keys.isdisjoint(keys)]
+        named_batches = (batch if batch.id else self._find_again(batch) for batch in matching)
+        return [batch for batch in named_batches if batch is not None]
 
     def _find_again(self, batch: BatchRecord) -> BatchRecord | None:
         """Return a batch that was recorded, if it was created; otherwise forget it."""

@@ -63,9 +63,12 @@ class Aggregates(Part[Collection]):
     def finish(self, context: BuildContext) -> None:
         """Build all aggregates, in O(n log n) in the number of entity names; only changed ones are written."""
         read = _read_propositions(context.inputs[0])
-        by_entity = self._by_entity(read.propositions)
-        frequent = self._kept(by_entity)
-        aggregates = self._merged(frequent, read.propositions)
+        by_entity: dict[str, list[int]] = {}  # positions of the propositions that name an entity, by its key
+        for place, proposition in enumerate(read.propositions):
+            for key in dict.fromkeys(map(self.key, proposition.entities)):
+                by_entity.setdefault(key, []).append(place)
+        frequent = self._select_entities(by_entity)
+        aggregates = self._merge(frequent, read.propositions)
         schema = tree_nodes.schema(
             context.language, context.encoder.dimensions, keywords=("entities",), numbers=("propositions",)
         )
@@ -77,15 +80,7 @@ class Aggregates(Part[Collection]):
         """Return the collection: fields of hits, `entities` as first spelled, and the number of `propositions`."""
         return context.collection("records")
 
-    def _by_entity(self, propositions: Sequence["SourceProposition"]) -> dict[str, list[int]]:
-        """Return by key the positions of the propositions that name each entity, in order."""
-        places: dict[str, list[int]] = {}
-        for place, proposition in enumerate(propositions):
-            for key in dict.fromkeys(map(self.key, proposition.entities)):
-                places.setdefault(key, []).append(place)
-        return places
-
-    def _kept(self, by_entity: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    def _select_entities(self, by_entity: Mapping[str, list[int]]) -> dict[str, list[int]]:
         if self.singles == "keep":
             return dict(by_entity)
         naming = Counter(place for places in by_entity.values() for place in places)
@@ -95,7 +90,7 @@ class Aggregates(Part[Collection]):
             if len(places) > 1 or (self.singles == "unshared" and naming[places[0]] == 1)
         }
 
-    def _merged(
+    def _merge(
         self, frequent: Mapping[str, list[int]], propositions: Sequence["SourceProposition"]
     ) -> list["Aggregate"]:
         """Return the aggregates, sorted by key and piece; with `dedupe`, equal texts become one under the first key."""
@@ -106,11 +101,11 @@ class Aggregates(Part[Collection]):
             for piece, lines in enumerate(self._pieces(places, propositions)):
                 text = "\n".join(propositions[line[0]].text for line in lines)
                 earlier = merged.get(text) if self.dedupe else None
-                named, members = (earlier.entities, earlier.places) if earlier else ((), frozenset())
+                entities, members = (earlier.entities, earlier.places) if earlier else ((), frozenset())
                 merged[text if self.dedupe else (key, piece)] = Aggregate(
                     earlier.id if earlier else digest([key, piece]),
                     text,
-                    (*named, spelt[key]),
+                    (*entities, spelt[key]),
                     members | {place for line in lines for place in line},
                 )
         return list(merged.values())
@@ -166,13 +161,13 @@ def _read_propositions(records: Collection) -> SourcePropositions:
     fields = ("text", "metadata", "passage_ids", "doc_ids", "entities", "position")
     rows = [row for batch in records.scan(fields) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (passage_order(row["passage_ids"][0]), row["position"], row["id"]))
-    written = {row["doc_ids"][0]: row["metadata"] for row in rows if row["metadata"]}
+    metadata = {row["doc_ids"][0]: row["metadata"] for row in rows if row["metadata"]}
     return SourcePropositions(
         [
             SourceProposition(row["text"], row["passage_ids"][0], row["doc_ids"][0], tuple(row["entities"]))
             for row in rows
         ],
-        {id: json.loads(text).get(id, {}) for id, text in written.items()},
+        {id: json.loads(text).get(id, {}) for id, text in metadata.items()},
     )
 
 

@@ -113,13 +113,13 @@ class SummaryTree(AskingPart[Collection]):
             pool = _sort_nodes([*pool, *(leaf for leaf in leaves if leaf.level == level - 1)])
             rounds.append(self._round(pool, level, context))
             pool = rounds[-1].above
-            if not rounds[-1].made and all(leaf.level < level for leaf in leaves):
+            if not rounds[-1].nodes and all(leaf.level < level for leaf in leaves):
                 break
-        nodes = [*leaves, *(node for each in rounds for node in each.made)]
+        nodes = [*leaves, *(node for each in rounds for node in each.nodes)]
         dimensions = context.encoder.dimensions
         records = context.collection("records", node_schema(context.language, dimensions))
         replace_records(records, _build_records(nodes, self.tree, dimensions))
-        sizes = [len(level.made) for level in rounds if level.made]
+        sizes = [len(level.nodes) for level in rounds if level.nodes]
         above = f"{', '.join(f'{count:,}' for count in sizes)} on the levels above" if sizes else "no level above"
         context.note(f"{len(leaves):,} leaves; {above}.", detail=True)
         for sentence in _write_notes(rounds, self.partition):
@@ -136,7 +136,7 @@ class SummaryTree(AskingPart[Collection]):
 
     def _raise_leaves(self, leaves: Sequence[Node], context: BuildContext) -> list[Node]:
         """Return the leaves in order, with those of high abstractness on level 1. One that failed stays."""
-        inputs = {node.id: {"text": node.whole} for node in leaves}
+        inputs = {node.id: {"text": node.full_text} for node in leaves}
         answers = self.ask(context, ABSTRACTNESS, inputs, "summary_tree: abstractness")
         high = {id for id, answer in answers.items() if answer.abstractness == "high"}
         return [replace(node, level=1) if node.id in high else node for node in leaves]
@@ -173,8 +173,8 @@ class SummaryTree(AskingPart[Collection]):
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:
             passages = [group[0].passage_ids for group in groups]
-            named = write_sentences(passages, context.inputs[1])
-            compared.append(encode_sentences(named, context))
+            entity_sentences = write_sentences(passages, context.inputs[1])
+            compared.append(encode_sentences(entity_sentences, context))
         row_groups = {
             rows for vectors in compared for rows in soft_clusters(vectors, weights, self.cluster_tokens, how)
         }
@@ -185,9 +185,14 @@ class SummaryTree(AskingPart[Collection]):
         words = None if self.summary_tokens is None else int(self.summary_tokens * _WORDS_A_TOKEN)
         inputs = {}
         for cluster in clusters:
-            texts = cut_texts([group[0].whole for group in cluster], self.cluster_tokens)
-            shown = drop_repeated_lines(texts)
-            inputs[self._id(cluster)] = {"texts": texts, "shown": shown, "words": words, "language": context.language}
+            texts = cut_texts([group[0].full_text for group in cluster], self.cluster_tokens)
+            shortened_texts = drop_repeated_lines(texts)
+            inputs[self._id(cluster)] = {
+                "texts": texts,
+                "shown": shortened_texts,
+                "words": words,
+                "language": context.language,
+            }
         return self.ask(context, SUMMARY, inputs, f"summary_tree: level {level}")
 
     def _shortened(self, text: str) -> str:
@@ -213,14 +218,14 @@ Cluster: TypeAlias = tuple[NodeGroup, ...]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of one level: the nodes `made`, and the nodes `above` that the next level is made from.
+    """The result of one level: its `nodes`, and the nodes `above` that the next level is made from.
 
     `failed` counts clusters without a summary, `alone` nodes in no cluster, `cut` clusters that were shown to
     the LLM in part, and `shortened` summaries that were too long; `divided` is True if clusters were made
     within cells.
     """
 
-    made: tuple[Node, ...]
+    nodes: tuple[Node, ...]
     above: tuple[Node, ...]
     failed: int = 0
     alone: int = 0
@@ -237,8 +242,8 @@ def _group_nodes(pool: Sequence[Node]) -> list[NodeGroup]:
     """Group nodes with equal texts, in order; nodes without text are left out."""
     groups: dict[str, list[Node]] = {}
     for node in pool:
-        if node.whole.strip():
-            groups.setdefault(node.whole, []).append(node)
+        if node.full_text.strip():
+            groups.setdefault(node.full_text, []).append(node)
     return [tuple(nodes) for nodes in groups.values()]
 
 
@@ -247,7 +252,7 @@ def _list_ids(cluster: Cluster) -> list[str]:
 
 
 def _count_cluster_tokens(cluster: Cluster) -> int:
-    return sum(count_shown_tokens(group[0].whole) for group in cluster)
+    return sum(count_shown_tokens(group[0].full_text) for group in cluster)
 
 
 # ---------------------------------------------------------------- sentences that name the entities of a text
@@ -261,11 +266,11 @@ def write_sentences(texts: Sequence[Sequence[str]], propositions: Collection) ->
     fields = ("passage_ids", "position", "entities")
     rows = [row for batch in propositions.scan(fields) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (row["passage_ids"], row["position"], row["id"]))
-    named: dict[str, dict[str, None]] = {}
+    names_of: dict[str, dict[str, None]] = {}
     for row in rows:
         for id in row["passage_ids"]:
-            named.setdefault(id, {}).update(dict.fromkeys(row["entities"]))
-    name_lists = (list(dict.fromkeys(name for id in passages for name in named.get(id, {}))) for passages in texts)
+            names_of.setdefault(id, {}).update(dict.fromkeys(row["entities"]))
+    name_lists = (list(dict.fromkeys(name for id in passages for name in names_of.get(id, {}))) for passages in texts)
     return [f"This text is about {', '.join(names)}." if names else "" for names in name_lists]
 
 

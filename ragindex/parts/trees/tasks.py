@@ -71,10 +71,10 @@ def _introduces_title(text: str) -> bool:
     match = _SAYS_WHAT_IT_IS.search(_SENTENCE_END.split(rest.lstrip(), maxsplit=1)[0])
     if match is None:
         return False
-    named, before = (
+    words_with_title, before = (
         {word.casefold() for word in _WORD.findall(part)} for part in (title, rest.lstrip()[: match.start()])
     )
-    return bool((named - ENGLISH_FUNCTION_WORDS) & before)
+    return bool((words_with_title - ENGLISH_FUNCTION_WORDS) & before)
 
 
 ABSTRACTNESS: Task[Abstractness] = Task(
@@ -115,10 +115,10 @@ def drop_repeated_lines(texts: Sequence[str]) -> list[str]:
     Aggregates of entities that share propositions repeat them line by line. The rules weigh what is repeated, so they
     get the whole texts.
     """
-    seen: set[str] = set()
+    earlier: set[str] = set()
     left = []
     for text in texts:
-        lines = [line for line in text.split("\n") if line.strip() not in seen]
-        seen.update(line.strip() for line in text.split("\n") if line.strip())
+        lines = [line for line in text.split("\n") if line.strip() not in earlier]
+        earlier.update(line.strip() for line in text.split("\n") if line.strip())
         left.append("\n".join(lines))
     return [text for text in left if text.strip()]

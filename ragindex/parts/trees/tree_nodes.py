@@ -40,7 +40,7 @@ class Node:
     tree: str = ""
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """Return the text that is encoded and summarised: title, newline, text."""
         return passage_text(self.title, self.text)
 

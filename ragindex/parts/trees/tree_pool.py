@@ -112,13 +112,13 @@ class TreePool(Part[Collection]):
         return context.collection("records")
 
     def _batches(self, context: BuildContext) -> Iterator[pa.RecordBatch]:
-        seen: set[str] = set()
+        earlier: set[str] = set()
         for source, records in zip(self.sources(), context.inputs, strict=True):
             fields = [name for name in records.fields() if name in _COPIED_FIELDS or name.startswith("meta.")]
             for batch in records.scan((*fields, "vector"), source.where):
                 ids = batch.column("id").to_pylist()
-                fresh = batch.filter(pa.array([id not in seen for id in ids], pa.bool_()))
-                seen.update(ids)
+                fresh = batch.filter(pa.array([id not in earlier for id in ids], pa.bool_()))
+                earlier.update(ids)
                 if len(fresh):
                     yield _add_node_fields(fresh, source.name)
 

@@ -72,22 +72,22 @@ class Nodes:
         sources = self.nearest(
             queries, [[hit for hit in retrieval.hits if len(hit.doc_ids) > 1] for retrieval in retrievals]
         )
-        return [self._one(*each) for each in zip(queries, retrievals, sources, strict=True)]
+        return [self._retrieve_one(*each) for each in zip(queries, retrievals, sources, strict=True)]
 
     def nearest(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
         """Return for each question the passages that its hits name, as hits of `base`, nearest first.
 
         Passages that are neither found by `base` nor leaves of the tree are missing.
         """
-        wanted = [tuple(dict.fromkeys(id for hit in some for id in hit.passage_ids)) for some in hits]
-        if not any(wanted):
+        passage_ids = [tuple(dict.fromkeys(id for hit in some for id in hit.passage_ids)) for some in hits]
+        if not any(passage_ids):
             return [()] * len(queries)
-        narrowed = [replace(query, filter=Ids(ids)) for query, ids in zip(queries, wanted, strict=True)]
-        most = min(_NEAREST_PASSAGES, max(map(len, wanted)))
+        narrowed = [replace(query, filter=Ids(ids)) for query, ids in zip(queries, passage_ids, strict=True)]
+        most = min(_NEAREST_PASSAGES, max(map(len, passage_ids)))
         with record_stages(None):  # it orders the documents of hits that are chosen
             return [retrieval.hits for retrieval in self.base.retrieve(narrowed, most)]
 
-    def _one(self, query: Query, retrieval: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
+    def _retrieve_one(self, query: Query, retrieval: Retrieval, nearest: Sequence[Hit]) -> Retrieval:
         start = time.perf_counter()
         rank = {hit.doc_ids[0]: place for place, hit in reversed(list(enumerate(nearest)))}
         order = {hit.id: place for place, hit in enumerate(nearest)}
@@ -95,13 +95,13 @@ class Nodes:
             replace(hit, doc_ids=tuple(sorted(hit.doc_ids, key=lambda id: rank.get(id, len(rank)))), source=self.source)
             for hit in retrieval.hits
         )
-        shown = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN_PATHS]
-        if not shown:
+        summaries = [hit for hit in hits if hit.kind != PASSAGE_KIND and hit.passage_ids][:_SHOWN_PATHS]
+        if not summaries:
             return Retrieval(hits, retrieval.trace, retrieval.notes)
-        paths = tuple(self._ways(shown, order))
+        paths = tuple(self._ways(summaries, order))
         ms = (time.perf_counter() - start) * 1e3
-        scores = tuple(hit.score for hit in shown)
-        step = Step(1, WAYS, query.text, tuple(hit.id for hit in shown), paths=paths, scores=scores, ms=ms)
+        scores = tuple(hit.score for hit in summaries)
+        step = Step(1, WAYS, query.text, tuple(hit.id for hit in summaries), paths=paths, scores=scores, ms=ms)
         return Retrieval(hits, (*retrieval.trace, step), retrieval.notes)
 
     def _ways(self, hits: Sequence[Hit], order: Mapping[str, int]) -> Iterator[tuple[Triple, ...]]:
@@ -133,10 +133,10 @@ class Nodes:
 
     def _leaves(self, summaries: Sequence[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Return the kind and passages of the leaves below `summaries` that are not passages themselves."""
-        wanted = [id for summary in dict.fromkeys(summaries) for id in self.above.children.get(summary, ())]
-        if not wanted:
+        leaf_ids = [id for summary in dict.fromkeys(summaries) for id in self.above.children.get(summary, ())]
+        if not leaf_ids:
             return {}
-        rows = fetch_records(self.collection, wanted, ("kind", "passage_ids")).to_pylist()
+        rows = fetch_records(self.collection, leaf_ids, ("kind", "passage_ids")).to_pylist()
         return {row["id"]: (row["kind"], tuple(row["passage_ids"])) for row in rows if row["kind"] != PASSAGE_KIND}
 
 

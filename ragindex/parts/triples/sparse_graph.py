@@ -134,11 +134,13 @@ def sparse_graph(triples: pa.Table, nodes: pa.Array | None = None) -> SparseGrap
     )
 
 
-def _encode_texts(texts: pa.Array, wanted: pa.Array | None) -> tuple[pa.Array, AnyIntegers]:
-    """Return the distinct texts, sorted, and the place of each text among them, NONE for texts not in `wanted`."""
+def _encode_texts(texts: pa.Array, selected: pa.Array | None) -> tuple[pa.Array, AnyIntegers]:
+    """Return the distinct texts, sorted, and the place of each text among them, NONE for texts not in `selected`."""
     encoded = texts.dictionary_encode()
     among = encoded.dictionary
-    included = np.ones(len(among), bool) if wanted is None else pc.is_in(among, wanted).to_numpy(zero_copy_only=False)
+    included = (
+        np.ones(len(among), bool) if selected is None else pc.is_in(among, selected).to_numpy(zero_copy_only=False)
+    )
     order = pc.sort_indices(among).to_numpy()
     order = order[included[order]]
     place = np.full(len(among), NONE, np.int32)

@@ -38,13 +38,13 @@ class Extracted:
     note: str = ""
 
 
-def well_formed(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
+def well_formed(rows: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
     """Return the valid triples, stripped of white space, and the number of invalid ones.
 
     A valid triple is a list of exactly three texts that are not blank.
     """
-    triples = tuple(Triple(*(encodable(text.strip()) for text in item)) for item in written if _is_triple(item))
-    return triples, len(written) - len(triples)
+    triples = tuple(Triple(*(encodable(text.strip()) for text in item)) for item in rows if _is_triple(item))
+    return triples, len(rows) - len(triples)
 
 
 def read_triples(written: Sequence[Any]) -> tuple[tuple[Triple, ...], int]:
@@ -69,9 +69,9 @@ def _is_triple(item: Any) -> bool:
     )
 
 
-def clean_names(written: Sequence[str]) -> tuple[str, ...]:
+def clean_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the distinct names that are not blank, stripped of white space, in order."""
-    return tuple(dict.fromkeys(encodable(name.strip()) for name in written if name.strip()))
+    return tuple(dict.fromkeys(encodable(name.strip()) for name in names if name.strip()))
 
 
 def to_json(triples: Sequence[Triple]) -> str:

@@ -13,8 +13,8 @@ from ragindex.plugins.registry import SchemeField
 
 def over(scheme: Any, part: Part[Any]) -> Scheme:
     """Return a copy of `scheme` that searches `part`."""
-    given = {name: getattr(scheme, name) for name in type(scheme).model_fields}
-    return cast(Scheme, type(scheme).model_validate({**given, "over": part}))
+    fields = {name: getattr(scheme, name) for name in type(scheme).model_fields}
+    return cast(Scheme, type(scheme).model_validate({**fields, "over": part}))
 
 
 def is_flat(scheme: Any) -> bool:

@@ -349,15 +349,15 @@ def _choose_segments(records: _StoredRecords, context: BuildContext) -> list[int
     """
     rows = records.places.counts + (records.places.counts > 0)  # vectors and their average
     live = np.bincount(records.places.files, rows, minlength=len(records.segments))
-    named = [number for number, name in enumerate(records.segments) if name]
-    written = {number: len(quantized_tokens.load_rows(context.folder / records.segments[number])) for number in named}
-    small = [number for number in named if live[number] < _SMALL]
-    wasted = [number for number in named if 2 * live[number] < written[number]]
+    stored = [number for number, name in enumerate(records.segments) if name]
+    sizes = {number: len(quantized_tokens.load_rows(context.folder / records.segments[number])) for number in stored}
+    small = [number for number in stored if live[number] < _SMALL]
+    wasted = [number for number in stored if 2 * live[number] < sizes[number]]
     return sorted({*wasted, *(small if len(small) > _MOST_SMALL else ())})
 
 
 def _join_segments(records: _StoredRecords, segments: Sequence[int], context: BuildContext) -> pa.RecordBatch:
-    """Write the vectors of the segments `doomed` to one new segment, and return the records that point to it."""
+    """Write the vectors of the given segments to one new segment, and return the records that point to it."""
     rows = np.flatnonzero(np.isin(records.places.files, segments))
     rows = rows[np.lexsort((records.places.starts[rows], records.places.files[rows]))]
     chosen = records.places.take(rows)

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from ragindex.filters import Filter, Overlaps
-from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, SearchKind, Uses
+from ragindex.filters import Filter, Ids, Overlaps
+from ragindex.interfaces import BuildContext, Change, Collection, Floats, Part, ReadContext, SearchKind, Uses
 from ragindex.parts.records import count_record_tokens, encoded_fields, encoded_text, note_unread, token_fields
 from ragindex.parts.text.passages import Passages
 from ragindex.plugins.registry import PartField
@@ -58,13 +59,19 @@ class Vectors(Part[Collection]):
         """Encode the current records of the batch's passages, and delete the records that they no longer have."""
         source: Collection = context.inputs[0]
         records = _open_records(context)
-        _delete_removed(records, change.remove, context)
+        if change.remove:  # records shared with other passages are made again: `of` reports these as changed
+            fields = (*encoded_fields(records), *(("vector",) if context.encoder.takes_vectors else ()))
+            shared = [*records.scan(fields, Overlaps("passage_ids", tuple(change.remove)))]
+            records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
+            for batch in shared:
+                _forget_cached(_read_texts(batch), context, _read_vectors(batch) if "vector" in fields else None)
         if not change.upsert:
             return
         touched = Overlaps("passage_ids", tuple(change.upsert))
         now, stored = (_scan_sorted(of, source.fields(), touched) for of in (source, records))
-        records.delete(stored.filter(_match_ids(stored, now, invert=True)).column("id").to_pylist())
         changed = _find_changed(now, stored)
+        _offer_vectors(changed, stored, records, context)
+        records.delete(stored.filter(_match_ids(stored, now, invert=True)).column("id").to_pylist())
         if len(changed):
             _encode(changed, tuple(change.upsert), records, context)
         left = set(_read_texts(now))
@@ -97,21 +104,27 @@ def _open_records(context: BuildContext) -> Collection:
     )
 
 
-def _delete_removed(records: Collection, removed: Sequence[str], context: BuildContext) -> None:
-    """Delete every record of a removed passage.
+def _offer_vectors(changed: pa.Table, stored: pa.Table, records: Collection, context: BuildContext) -> None:
+    """Give the encoder's cache the vectors of stored records whose texts are encoded again: other fields changed."""
+    if not context.encoder.takes_vectors or not len(stored):
+        return
+    texts = set(_read_texts(changed))
+    ids = {id for id, text in zip(stored.column("id").to_pylist(), _read_texts(stored), strict=True) if text in texts}
+    if ids:  # scanned, as memory may hold them in 16 bits
+        for batch in records.scan((*encoded_fields(records), "vector"), Ids(tuple(sorted(ids)))):
+            _forget_cached(_read_texts(batch), context, _read_vectors(batch))
 
-    Records shared with other passages are made again: `of` reports these passages as changed.
-    """
-    if removed:
-        shared = [*records.scan(encoded_fields(records), Overlaps("passage_ids", tuple(removed)))]
-        records.delete(sorted({id for batch in shared for id in batch.column("id").to_pylist()}))
-        _forget_cached([text for batch in shared for text in _read_texts(batch)], context)
 
-
-def _forget_cached(texts: Sequence[str], context: BuildContext) -> None:
+def _forget_cached(texts: Sequence[str], context: BuildContext, vectors: Floats | None = None) -> None:
     """Let the encoder's cache drop the vectors of `texts`: this part no longer needs them."""
     if texts:
-        context.encoder.forget(texts)
+        context.encoder.forget(texts, vectors)
+
+
+def _read_vectors(rows: pa.RecordBatch) -> Floats:
+    numbers = rows.column("vector").flatten().to_numpy(zero_copy_only=False)
+    vectors: Floats = numbers.reshape(len(rows), -1).astype(np.float32, copy=False)
+    return vectors
 
 
 def _read_texts(rows: pa.Table | pa.RecordBatch) -> list[str]:
@@ -135,7 +148,7 @@ def _match_ids(table: pa.Table, other: pa.Table, *, invert: bool = False) -> pa.
 
 
 def _find_changed(now: pa.Table, stored: pa.Table) -> pa.Table:
-    """Return the records of `now` that differ from `held`.
+    """Return the records of `now` that differ from `stored`.
 
     A record of many passages is thus not written again with each of their batches.
     """

@@ -107,11 +107,13 @@ def _add_names(graph: TraceGraph, facts: Sequence[Triple], hits: Sequence[Hit]) 
     for rank, hit in enumerate(hits[:_MOST_HITS], start=1):
         text = f"{hit.title}\n{hit.text[:_LONGEST_TEXT]}".casefold()
         entities = {key.partition(" ")[2]: key for key, node in graph.nodes.items() if node.kind == "entity"}
-        named = {name for name in entities if _names(text, name)}
+        entity_names = {name for name in entities if _names(text, name)}
         between = [
-            fact.object.casefold() for fact in facts if {fact.subject.casefold(), fact.object.casefold()} <= named
+            fact.object.casefold()
+            for fact in facts
+            if {fact.subject.casefold(), fact.object.casefold()} <= entity_names
         ]
-        for name in list(dict.fromkeys(between or sorted(named, key=list(entities).index)))[:_MOST_NAMED]:
+        for name in list(dict.fromkeys(between or sorted(entity_names, key=list(entities).index)))[:_MOST_NAMED]:
             graph.join(entities[name], _add_hit(graph, hits, rank))
 
 
@@ -247,14 +249,14 @@ def _break_label(label: str, letters: int) -> tuple[str, ...]:
 
 
 def _draw_edges(edges: Sequence[GraphEdge], nodes: Mapping[str, DrawnNode]) -> Iterator[DrawnEdge]:
-    taken: list[tuple[float, float, float, float]] = [
+    used_boxes: list[tuple[float, float, float, float]] = [
         (node.x, node.y - node.height / 2, node.x + NODE_WIDTH, node.y + node.height / 2) for node in nodes.values()
     ]
     for edge in edges:
         source, target = nodes[edge.source], nodes[edge.target]
         points, points_right = _choose_curve(source, target)
         places = _PLACES_OF_RANKS if source.kind == "list" else _PLACES_ON_LINE
-        x, y, label = _place_label(edge.label, points, places, taken)
+        x, y, label = _place_label(edge.label, points, places, used_boxes)
         (start, *inner), (tip_x, tip_y) = points[:3], points[3]
         path = f"M{_write(start)}C{_write(inner[0])} {_write(inner[1])} {_write((tip_x, tip_y))}"
         back = tip_x - 7 if points_right else tip_x + 7
@@ -277,7 +279,7 @@ def _place_label(
     label: str,
     points: Sequence[tuple[float, float]],
     places: Sequence[float],
-    taken: list[tuple[float, float, float, float]],
+    used_boxes: list[tuple[float, float, float, float]],
 ) -> tuple[float, float, str]:
     """Return a place on a curve at which a label covers nothing, and the label, "" if there is no such place."""
     text = label if len(label) <= _LABEL_LETTERS else f"{label[: _LABEL_LETTERS - 1]}…"
@@ -285,8 +287,8 @@ def _place_label(
     for along in places if text else ():
         x, y = _find_point(points, along)
         box = (x - half, y - _LABEL_HEIGHT / 2, x + half, y + _LABEL_HEIGHT / 2)
-        if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
-            taken.append(box)
+        if not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in used_boxes):
+            used_boxes.append(box)
             return x, y, text
     return 0.0, 0.0, ""
 

@@ -48,12 +48,12 @@ def send(server: Server, alias: str, actions: Iterable[Action], name: str, write
     have ended.
     """
     with ThreadPoolExecutor(writers, thread_name_prefix="bulk") as pool:
-        sent: deque[Future[None]] = deque()
+        pending: deque[Future[None]] = deque()
         for block in _split_blocks(actions):
-            if len(sent) == writers:
-                sent.popleft().result()
-            sent.append(pool.submit(_send, server, alias, block, name))
-        for request in sent:
+            if len(pending) == writers:
+                pending.popleft().result()
+            pending.append(pool.submit(_send, server, alias, block, name))
+        for request in pending:
             request.result()
 
 
@@ -108,10 +108,10 @@ def _once(server: Server, alias: str, block: list[Action], name: str) -> list[tu
         return []
     refused = [(action, failure) for action, failure in failed if failure.status not in (_FULL, None)]
     if refused:
-        named = "; ".join(f"{_quote(action)}: {problem.message}" for action, problem in refused[:_MAX_NAMED])
+        refusals = "; ".join(f"{_quote(action)}: {problem.message}" for action, problem in refused[:_MAX_NAMED])
         more = f"; and {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
         doing = f"write {len(refused)} of {len(block)} records to the collection {name}"
-        raise server.failure(doing, replace(refused[0][1], message=f"{named}{more}"))
+        raise server.failure(doing, replace(refused[0][1], message=f"{refusals}{more}"))
     return failed
 
 

@@ -97,7 +97,7 @@ class Server:
     def try_to(self, call: Callable[[Any], Response], *, retries: int | None = None) -> Response:
         """Return the response of `call` as `ask` does, but raise RequestProblemError for the caller to handle."""
         tries = self.retries if retries is None else retries
-        return retry(lambda: self._asked(call), tries, Random())  # noqa: S311  # jitter, no result
+        return retry(lambda: self._call(call), tries, Random())  # noqa: S311  # jitter, no result
 
     def failure(self, doing: str, problem: RequestProblem) -> StoreError:
         """Return the error for the user, with a hint."""
@@ -110,7 +110,7 @@ class Server:
         reason = " ".join((problem.message if unasked else str(problem)).split()).rstrip(".")
         return StoreError(f"The store at {self.where} could not {doing}: {reason}. {hint}".rstrip())
 
-    def _asked(self, call: Callable[[Any], Response]) -> Response:
+    def _call(self, call: Callable[[Any], Response]) -> Response:
         from elasticsearch import ApiError, TransportError
 
         try:
@@ -184,10 +184,10 @@ def connect(url: str | None, timeout: float, retries: int) -> Server:
             f"The store elasticsearch needs the package elasticsearch 8 or 9, each of which supports servers 8 and 9; "
             f"got {version}. Run: {install_line('elasticsearch')}"
         )
-    written = url or read_variable([URL])
-    if written is None:
+    address = url or read_variable([URL])
+    if address is None:
         raise UsageError(f"The store elasticsearch needs an address: elasticsearch:http://HOST:9200, or set {URL}.")
-    hosts = [host.strip().rstrip("/") for host in written.split(",") if host.strip()]
+    hosts = [host.strip().rstrip("/") for host in address.split(",") if host.strip()]
     login, keys = _read_login(hosts)
     bare = [check_address(strip_credentials(check_address(host, URL)), URL) for host in hosts]
     client = create_client(

@@ -82,8 +82,8 @@ def collect_terms(schema: Schema, record: Mapping[str, Any]) -> dict[str, list[s
         if not group or not field.startswith("meta."):
             terms += texts
             numbers += figures
-    named = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
-    return {name: sorted(set(content)) for name, content in named if content}
+    kinds = (("terms", terms), ("numbers", numbers), ("group_terms", group_terms), ("group_numbers", group_numbers))
+    return {name: sorted(set(content)) for name, content in kinds if content}
 
 
 def is_group(field: str, values: Sequence[Any], documents: Sequence[str] | None) -> bool:
@@ -157,18 +157,18 @@ def _require_comparable(field: str, groups: Set[str]) -> None:
 
 def _translate_terms(where: Terms | Overlaps, groups: Set[str]) -> QueryClause:
     _require_comparable(where.field, groups)
-    wanted = sorted({encode_term(where.field, value) for value in where.values})
-    single = _match_values("terms", wanted)
-    if where.field not in groups or not wanted:
+    terms = sorted({encode_term(where.field, value) for value in where.values})
+    single = _match_values("terms", terms)
+    if where.field not in groups or not terms:
         return single
     if isinstance(where, Overlaps):
-        return _match_any([single, _match_values("group_terms", wanted)])
-    if len(wanted) > _MAX_GAPS:
+        return _match_any([single, _match_values("group_terms", terms)])
+    if len(terms) > _MAX_GAPS:
         raise UsageError(f"A filter on {where.field!r}, which can have several values, takes at most {_MAX_GAPS}.")
-    ends = [_lowest_term(where.field), *wanted, _highest_term(where.field)]
+    ends = [_lowest_term(where.field), *terms, _highest_term(where.field)]
     gaps = [{"range": {"group_terms": {"gt": low, "lt": high}}} for low, high in pairwise(ends)]
     gaps[0]["range"]["group_terms"] = {"gte": ends[0], "lt": ends[1]}  # the empty string is a value too
-    return _match_single_or_group(where.field, single, _match_values("group_terms", wanted), gaps)
+    return _match_single_or_group(where.field, single, _match_values("group_terms", terms), gaps)
 
 
 def _match_single_or_group(

@@ -333,14 +333,14 @@ def read_primary_shards(
 
     The server's own sums silently leave out shards that it cannot reach.
     """
-    wanted = ("routing.primary", *fields)
+    columns = ("routing.primary", *fields)
     answer = server.ask(
         doing,
         lambda client: client.indices.stats(
             index=index,
             level="shards",
             metric=metric,
-            filter_path=["_shards", *(f"indices.*.shards.*.{field}" for field in wanted)],
+            filter_path=["_shards", *(f"indices.*.shards.*.{field}" for field in columns)],
         ),
     )
     copies = [

@@ -47,24 +47,24 @@ def read_state(server: Server, index: str, name: str, doing: str) -> tuple[Mappi
 
 
 def write_state(
-    server: Server, index: str, name: str, document: Mapping[str, Any], seen: StateTokens | None, doing: str
+    server: Server, index: str, name: str, document: Mapping[str, Any], tokens: StateTokens | None, doing: str
 ) -> StateTokens | None:
-    """Write a document if it is still in the state `seen` (None: does not exist), and return its new state tokens.
+    """Write a document if it is still in the state of `tokens` (None: does not exist), and return its new state tokens.
 
     Return None, without writing, if it is in another state.
     """
-    how: dict[str, Any] = {"op_type": "create"} if seen is None else dict(seen)
-    written = _ask(
+    how: dict[str, Any] = {"op_type": "create"} if tokens is None else dict(tokens)
+    response = _ask(
         server, doing, lambda client: client.index(index=index, id=server_id(name), document=document, **how)
     )
-    if written is None:
+    if response is None:
         return None
-    return {"if_seq_no": written["_seq_no"], "if_primary_term": written["_primary_term"]}
+    return {"if_seq_no": response["_seq_no"], "if_primary_term": response["_primary_term"]}
 
 
-def delete_state(server: Server, index: str, name: str, seen: StateTokens | None, doing: str) -> None:
-    """Delete a document if it is still in the state `seen` (None: any state)."""
-    _ask(server, doing, lambda client: client.delete(index=index, id=server_id(name), **(seen or {})))
+def delete_state(server: Server, index: str, name: str, tokens: StateTokens | None, doing: str) -> None:
+    """Delete a document if it is still in the state of `tokens` (None: any state)."""
+    _ask(server, doing, lambda client: client.delete(index=index, id=server_id(name), **(tokens or {})))
 
 
 def _ask(server: Server, doing: str, call: Callable[[Any], Any]) -> Any:
@@ -136,14 +136,14 @@ class WriterLease:
         with self._lock:
             if self.lost:
                 return
-            begun = time.monotonic()
+            start = time.monotonic()
             document = {**self.document, "renewed": time.time()}
-            written = _put(self.server, self.index, document, self.seen)
-            if written is None:
+            new_tokens = _put(self.server, self.index, document, self.seen)
+            if new_tokens is None:
                 stored = _read(self.server, self.index)
                 self.lost = _describe_holder(stored[0]) if stored else "somebody who has released it since"
                 return
-            self.seen, self._renewed = written, begun
+            self.seen, self._renewed = new_tokens, start
 
 
 def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> WriterLease:
@@ -156,16 +156,16 @@ def acquire_lease(server: Server, index: str, owner: str, seconds: float) -> Wri
         **{"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")},
         **{"machine": _machine(), "token": uuid.uuid4().hex, "seconds": seconds, "renewed": time.time()},
     }
-    seen = _put(server, index, document, None if stored is None else stored[1])
-    if seen is None:
+    tokens = _put(server, index, document, None if stored is None else stored[1])
+    if tokens is None:
         stored = _read(server, index)
         raise WriterBusyError(_describe_holder(stored[0] if stored else {}))
-    lease = WriterLease(server, index, seconds, document, seen)
+    lease = WriterLease(server, index, seconds, document, tokens)
     lease.keep()
     return lease
 
 
-def _is_abandoned(server: Server, index: str, document: Mapping[str, Any], seen: StateTokens) -> bool:
+def _is_abandoned(server: Server, index: str, document: Mapping[str, Any], tokens: StateTokens) -> bool:
     """Return whether the holder is dead: its process on this machine has ended, or the lease is not renewed."""
     if document["machine"] == _machine() and not _is_alive(int(document["pid"])):
         return True
@@ -173,7 +173,7 @@ def _is_abandoned(server: Server, index: str, document: Mapping[str, Any], seen:
         return False
     time.sleep(document["seconds"] * _WATCHED)
     now = _read(server, index)
-    return now is None or now[1] == seen
+    return now is None or now[1] == tokens
 
 
 def _machine() -> str:
@@ -205,10 +205,10 @@ def _read(server: Server, index: str) -> tuple[Mapping[str, Any], StateTokens] |
     return read_state(server, index, _DOCUMENT, _DOING)
 
 
-def _put(server: Server, index: str, document: Mapping[str, Any], seen: StateTokens | None) -> StateTokens | None:
+def _put(server: Server, index: str, document: Mapping[str, Any], tokens: StateTokens | None) -> StateTokens | None:
     """Write the lease document. Return None if another process has changed it in the meantime."""
-    written = write_state(server, index, _DOCUMENT, document, seen, _DOING)
-    if written is None:
+    new_tokens = write_state(server, index, _DOCUMENT, document, tokens, _DOING)
+    if new_tokens is None:
         stored = _read(server, index)  # an earlier try whose response was lost may have written it
         return stored[1] if stored is not None and stored[0]["token"] == document["token"] else None
-    return written
+    return new_tokens

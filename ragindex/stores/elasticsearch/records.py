@@ -65,8 +65,8 @@ def build_documents(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield each record's id and its document as JSON. Raises UsageError if a record does not fit the schema."""
     target = arrow_schema(schema)
-    for given in (field for field in records.schema.names if field.startswith("meta.")):
-        target = target.append(pa.field(column_name(given), pa.list_(pa.string())))
+    for key in (field for field in records.schema.names if field.startswith("meta.")):
+        target = target.append(pa.field(column_name(key), pa.list_(pa.string())))
     rows = table_rows(records, schema, target, name)
     for batch in rows.to_batches(1024):
         vectors, plain = None, batch
@@ -74,11 +74,11 @@ def build_documents(
             numbers = batch.column("vector").flatten().to_numpy(zero_copy_only=False)
             vectors, plain = numbers.reshape(-1, schema.dimensions), batch.drop_columns(["vector"])
         for number, row in enumerate(plain.to_pylist()):
-            written = json.dumps(_build_document(row, schema, analyser), ensure_ascii=False, separators=(",", ":"))
+            line = json.dumps(_build_document(row, schema, analyser), ensure_ascii=False, separators=(",", ":"))
             if vectors is not None and vectors[number].any():  # the cosine with a zero vector is undefined
                 # the fewest digits that identify each float32: half of those that Python writes
-                written = f'{written[:-1]},"vector":[{",".join(vectors[number].astype("U16").tolist())}]}}'
-            yield row["id"], written.encode()
+                line = f'{line[:-1]},"vector":[{",".join(vectors[number].astype("U16").tolist())}]}}'
+            yield row["id"], line.encode()
 
 
 def _build_document(row: dict[str, Any], schema: Schema, analyser: str | None) -> dict[str, Any]:

@@ -53,20 +53,20 @@ def parse_endpoint(method: str, target: str) -> tuple[str, str]:
     return method, next((part for part in parts if part.startswith("_")), "INDEX" if parts else "")
 
 
-def require_rule(method: str, target: str, sent: Any) -> None:
+def require_rule(method: str, target: str, request: Any) -> None:
     """Raise NotImplementedError (a bug in ragindex) if a response cannot be checked or is allowed to be partial."""
     kind = parse_endpoint(method, target)
     if kind not in RULES:
         raise NotImplementedError(f"Add a rule to responses for {' '.join(kind)}: its answer could be partial.")
-    headers = sent[::2] if kind[1] == "_msearch" else []
+    headers = request[::2] if kind[1] == "_msearch" else []
     complete = all(header.get("allow_partial_search_results") is False for header in headers)
     if not complete or (kind[1] == "_search" and "allow_partial_search_results=false" not in target):
         raise NotImplementedError(f"Ask {kind[1]} with allow_partial_search_results=false.")
 
 
-def check_response(method: str, target: str, sent: Any, body: Any) -> None:
+def check_response(method: str, target: str, request: Any, body: Any) -> None:
     """Check the body of a response with a status below 300. Raises RequestProblemError if anything is missing."""
-    problem = RULES[parse_endpoint(method, target)](body, sent) if isinstance(body, Mapping) else _UNEXPECTED
+    problem = RULES[parse_endpoint(method, target)](body, request) if isinstance(body, Mapping) else _UNEXPECTED
     if problem is not None:
         raise RequestProblemError(problem)
 
@@ -112,12 +112,12 @@ def _check_search(body: Body, _: Any = None) -> RequestProblem | None:
 # ---------------------------------------------------------------- bulk requests
 
 
-def _check_searches(body: Body, sent: Any) -> RequestProblem | None:
+def _check_searches(body: Body, request: Any) -> RequestProblem | None:
     responses = body.get("responses")
     if not isinstance(responses, list):
         return _UNEXPECTED
     failed = next((problem for response in responses if (problem := _check_one_search(response)) is not None), None)
-    return failed or (None if len(responses) == len(sent) // 2 else _UNEXPECTED)
+    return failed or (None if len(responses) == len(request) // 2 else _UNEXPECTED)
 
 
 def _check_one_search(response: Body) -> RequestProblem | None:
@@ -127,13 +127,13 @@ def _check_one_search(response: Body) -> RequestProblem | None:
     return RequestProblem(reason or "a search failed", int(response.get("status", 500)), code)
 
 
-def _check_documents(body: Body, sent: Any) -> RequestProblem | None:
+def _check_documents(body: Body, request: Any) -> RequestProblem | None:
     """Check each document of an `_mget` response."""
     documents = body.get("docs")
     if not isinstance(documents, list):
         return _UNEXPECTED
     failed = next((problem for document in documents if (problem := _check_document(document)) is not None), None)
-    return failed or (None if len(documents) == len(sent.get("ids") or sent.get("docs") or ()) else _UNEXPECTED)
+    return failed or (None if len(documents) == len(request.get("ids") or request.get("docs") or ()) else _UNEXPECTED)
 
 
 def _check_document(document: Body) -> RequestProblem | None:
@@ -145,10 +145,10 @@ def _check_document(document: Body) -> RequestProblem | None:
     return None if exists is False or (exists is True and isinstance(document.get("_source"), Mapping)) else _UNEXPECTED
 
 
-def _check_writes(body: Body, sent: Any) -> RequestProblem | None:
+def _check_writes(body: Body, request: Any) -> RequestProblem | None:
     """Check each write of a `_bulk` response. Raises ItemsError if some were rejected."""
     items = body.get("items")
-    if not isinstance(items, list) or len(items) != _count_actions(sent):
+    if not isinstance(items, list) or len(items) != _count_actions(request):
         return _UNEXPECTED
     outcomes: list[Any] = [next(iter(item.values()), None) for item in items]
     if not all(isinstance(outcome, Mapping) and type(outcome.get("status")) is int for outcome in outcomes):
@@ -210,14 +210,16 @@ def _check_acknowledged(body: Body, _: Any) -> RequestProblem | None:
     return None if body["acknowledged"] else RequestProblem("not all nodes know of it yet", code=PARTIAL)
 
 
-def _check_created(body: Body, sent: Any) -> RequestProblem | None:
+def _check_created(body: Body, request: Any) -> RequestProblem | None:
     """Check that an index was created. The caller checks whether its shards have started."""
-    return _check_acknowledged(body, sent) or (None if type(body.get("shards_acknowledged")) is bool else _UNEXPECTED)
+    return _check_acknowledged(body, request) or (
+        None if type(body.get("shards_acknowledged")) is bool else _UNEXPECTED
+    )
 
 
-def _check_blocked(body: Body, sent: Any) -> RequestProblem | None:
+def _check_blocked(body: Body, request: Any) -> RequestProblem | None:
     indices = body.get("indices")
-    if (problem := _check_created(body, sent)) is not None or not isinstance(indices, list):
+    if (problem := _check_created(body, request)) is not None or not isinstance(indices, list):
         return problem or _UNEXPECTED
     if not indices:
         return None  # already blocked by an earlier try whose response was lost

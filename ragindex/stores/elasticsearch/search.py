@@ -169,22 +169,22 @@ def _answer_requests(searches: Sequence[PendingSearch]) -> list[SearchResult]:
 
 def _prepare_search(view: IndexView, request: SearchRequest) -> PendingSearch:
     check_fields(request.fields, view.schema)
-    wanted = max(0, min(request.k, view.totals["records"]))
+    limit = max(0, min(request.k, view.totals["records"]))
     if isinstance(request, TextQuery):
-        return _prepare_text_search(view, request, wanted)
+        return _prepare_text_search(view, request, limit)
     if isinstance(request, VectorQuery):
-        return _prepare_vector_search(view, request, wanted)
+        return _prepare_vector_search(view, request, limit)
     body = {"query": view.query(request.where), "sort": _BY_ID, "_source": source_fields(request.fields)}
-    unbounded = request.where is not None and not isinstance(request.where, Ids) and wanted == view.totals["records"]
-    size = min(wanted, _PAGE if unbounded else WINDOW)
-    return PendingSearch(view, request, wanted, size, body, done=wanted == 0)
+    unbounded = request.where is not None and not isinstance(request.where, Ids) and limit == view.totals["records"]
+    size = min(limit, _PAGE if unbounded else WINDOW)
+    return PendingSearch(view, request, limit, size, body, done=limit == 0)
 
 
-def _prepare_text_search(view: IndexView, request: TextQuery, wanted: int) -> PendingSearch:
+def _prepare_text_search(view: IndexView, request: TextQuery, limit: int) -> PendingSearch:
     tokens = Counter(analyse(request.text, view.schema.language)) if view.schema.text else Counter[str]()
     totals = view.totals
     exact = totals["longest"] <= _EXACT_LENGTH and not totals["stale"]
-    coarse = 2 * wanted + 4 * _SPARE if totals["stale"] else wanted // 4 + _SPARE
+    coarse = 2 * limit + 4 * _SPARE if totals["stale"] else limit // 4 + _SPARE
     spare = _FEW if exact or view.analyser else coarse
     if view.analyser is not None:
         scored: dict[str, Any] = {"match": {"tokens": request.text}}
@@ -199,32 +199,32 @@ def _prepare_text_search(view: IndexView, request: TextQuery, wanted: int) -> Pe
         "track_scores": True,
         "_source": [*source_fields(request.fields), *([] if view.analyser else ["tokens"])],
     }
-    nothing = wanted == 0 or not (request.text.strip() if view.analyser else tokens)
+    nothing = limit == 0 or not (request.text.strip() if view.analyser else tokens)
     counted = Counter[str]() if view.analyser else tokens
-    return PendingSearch(view, request, wanted, min(wanted + spare, WINDOW), body, counted, done=nothing)
+    return PendingSearch(view, request, limit, min(limit + spare, WINDOW), body, counted, done=nothing)
 
 
-def _prepare_vector_search(view: IndexView, request: VectorQuery, wanted: int) -> PendingSearch:
+def _prepare_vector_search(view: IndexView, request: VectorQuery, limit: int) -> PendingSearch:
     vector = check_query_vector(request.vector, view.schema.dimensions)
-    knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_choose_depth(view, request, wanted)}
+    knn: dict[str, Any] = {"field": "vector", "query_vector": vector.tolist(), **_choose_depth(view, request, limit)}
     if request.where is not None:
         knn["filter"] = [view.query(request.where), _HAS_VECTOR]
     body = {"query": {"knn": knn}, "sort": _BY_SCORE, "_source": source_fields(request.fields)}
-    search = PendingSearch(view, request, wanted, min(wanted + 1, WINDOW), body)
-    search.done = wanted == 0 or not vector.any() or _exceeds_window(search)
+    search = PendingSearch(view, request, limit, min(limit + 1, WINDOW), body)
+    search.done = limit == 0 or not vector.any() or _exceeds_window(search)
     return search
 
 
-def _choose_depth(view: IndexView, request: VectorQuery, wanted: int) -> dict[str, Any]:
+def _choose_depth(view: IndexView, request: VectorQuery, limit: int) -> dict[str, Any]:
     """Return the numbers of candidates: more than wanted, so that equal scores at the cutoff are ordered by id."""
     if view.vectors != "flat" and request.where is None:
-        depth = min(wanted + _FEW, WINDOW)
+        depth = min(limit + _FEW, WINDOW)
         near = {"k": depth, "num_candidates": min(WINDOW, max(view.candidates, depth))}
         return {**near, "rescore_vector": {"oversample": _OVERSAMPLE}}
     if isinstance(request.where, Ids):
         depth = len(set(request.where.ids))
     else:
-        depth = wanted + _TIE_SPARE if view.vectors == "flat" else WINDOW  # up to WINDOW records are compared exactly
+        depth = limit + _TIE_SPARE if view.vectors == "flat" else WINDOW  # up to WINDOW records are compared exactly
     depth = max(1, min(depth, WINDOW, view.totals["records"]))
     return {"k": depth, "num_candidates": depth, **({} if view.vectors == "flat" else _RESCORE_ALL)}
 
@@ -272,8 +272,8 @@ def _find_uncounted(
     views = {search.view.index: search.view for search in pending}
     blocks = []
     for index, view in views.items():
-        wanted = {token for search in pending if search.view.index == index for token in search.tokens}
-        missing = sorted(wanted - set(counts[index]))
+        tokens = {token for search in pending if search.view.index == index for token in search.tokens}
+        missing = sorted(tokens - set(counts[index]))
         blocks += [(view, missing[start : start + _MAX_COUNTED]) for start in range(0, len(missing), _MAX_COUNTED)]
     return blocks
 

@@ -144,13 +144,13 @@ class Elasticsearch(StorePlugin):
 class ElasticsearchStore(Store):
     """The Elasticsearch implementation of ragindex.interfaces.Store.
 
-    `held` is the writer's lease, if this process holds it.
+    `writer_lease` is the writer's lease, if this process holds it.
     """
 
     settings: Elasticsearch
     server: Server
     layout: IndexLayout
-    held: WriterLease | None = None
+    writer_lease: WriterLease | None = None
 
     def create(self, name: str, schema: Schema) -> "ElasticsearchCollection":
         """Open a collection for writing, creating it if needed.
@@ -217,11 +217,11 @@ class ElasticsearchStore(Store):
         Raises WriterBusyError, naming the holder, if another process has it.
         """
         lease = elastic_lease.acquire_lease(self.server, self._state, owner, self.settings.lease_seconds)
-        self.held = lease
+        self.writer_lease = lease
         try:
             yield
         finally:
-            self.held = None
+            self.writer_lease = None
             lease.release()
 
     def newest(self, name: str) -> Generation:
@@ -233,8 +233,8 @@ class ElasticsearchStore(Store):
 
     def check_lease(self) -> None:
         """Check the writer's lease, if this process holds it. Raises StoreError if another one has taken it over."""
-        if self.held is not None:
-            self.held.check()
+        if self.writer_lease is not None:
+            self.writer_lease.check()
 
     @property
     def _state(self) -> str:
@@ -412,10 +412,10 @@ class ElasticsearchCollection(Collection):
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
         """Return records by id, including the latest writes."""
         check_fields(fields, self.schema)
-        index, wanted = self._now().index, list(dict.fromkeys(ids))
+        index, distinct_ids = self._now().index, list(dict.fromkeys(ids))
         sources: dict[str, Mapping[str, Any]] = {}
-        for start in range(0, len(wanted), _MAX_GET):
-            keys = [server_id(id) for id in wanted[start : start + _MAX_GET]]
+        for start in range(0, len(distinct_ids), _MAX_GET):
+            keys = [server_id(id) for id in distinct_ids[start : start + _MAX_GET]]
             ask = partial(_get_documents, index=index, keys=keys, fields=fields)
             answer = self.store.server.ask(f"read the collection {self.name}", ask)
             sources.update((hit["_source"]["id"], hit["_source"]) for hit in answer["docs"] if hit["found"])

@@ -301,8 +301,8 @@ class LanceCollection(Collection):
         if size > _INDEX_MEMORY_SHARE * self.database.memory_gib * _GIB:
             maintenance.build_search_indexes(self.table, self._folder, self.schema)
             return
-        wanted = files.wants_copy(self.schema, int(size / _TEXT_FACTOR))
-        if wanted and files.find_copy(self._folder, version) is None:
+        needs_copy = files.wants_copy(self.schema, int(size / _TEXT_FACTOR))
+        if needs_copy and files.find_copy(self._folder, version) is None:
             records = self._read_texts() if texts is None else texts
             files.write_copy(self._folder, version, records, self.columns.metadata)
 
@@ -330,14 +330,14 @@ class LanceCollection(Collection):
         if self._estimate is None and self.copy is not None:
             self._estimate = int(self.copy.bytes * _TEXT_FACTOR)
         if self._estimate is None:
-            rows = taken = 0
+            rows = size = 0
             with wrap_engine_errors(f"read the collection {self.name}"):
                 texts = self._select(self._text_columns()).limit(_SAMPLE_RECORDS)
                 for batch in fetch_batches(self.table, texts, 100):
-                    rows, taken = rows + len(batch), taken + batch.nbytes
-                    if taken > _SAMPLE_BYTES:
+                    rows, size = rows + len(batch), size + batch.nbytes
+                    if size > _SAMPLE_BYTES:
                         break
-            text = taken / max(1, rows) * _TEXT_FACTOR
+            text = size / max(1, rows) * _TEXT_FACTOR
             bytes_a_number = 2 if self.database.float16 else 4
             vectors = 0 if self.database.mmap else (self.schema.dimensions or 0) * bytes_a_number
             self._estimate = int(self.count() * (text + vectors))
@@ -408,7 +408,7 @@ class LanceCollection(Collection):
             wait(self.table.add_columns(new))
             self._columns = None
 
-    def _free_columns(self, ids: list[str], wanted: Sequence[str], count: int) -> None:
+    def _free_columns(self, ids: list[str], fields: Sequence[str], count: int) -> None:
         """Remove the columns of metadata keys that no record has once the records `ids` are replaced.
 
         The replaced records go first, because they may be the last that have them. Raises UsageError, with nothing
@@ -419,7 +419,7 @@ class LanceCollection(Collection):
         unused = [
             name
             for name in metadata
-            if name not in wanted and not wait(self.table.count_rows(f"{name} IS NOT NULL AND {others}"))
+            if name not in fields and not wait(self.table.count_rows(f"{name} IS NOT NULL AND {others}"))
         ]
         if len(unused) < count:
             raise UsageError(
@@ -448,12 +448,12 @@ class LanceCollection(Collection):
 
     def _require_comparable(self, where: Filter | None) -> None:
         """Raise UsageError if a value of a field of metadata that `where` uses is a mapping."""
-        named = {name for name in list_fields(where) if name.startswith("meta.")} - self._comparable
-        for name in named:
+        keys = {name for name in list_fields(where) if name.startswith("meta.")} - self._comparable
+        for name in keys:
             column, is_mapping = column_name(name), f"array_has({column_name(name)}, {sql.quote(MAPPING)})"
             if column in self.columns.names and wait(self.table.count_rows(is_mapping)):
                 raise refuse_mappings(name)
-        self._comparable |= named
+        self._comparable |= keys
 
 
 async def _open_table(connection: Any, name: str, version: int | None) -> tuple[Any, pa.Schema]:

@@ -59,11 +59,11 @@ def check_processor() -> None:
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         description = next((line for line in lines if line.startswith(("flags", "Features"))), description)
     processor = hashlib.sha256(description.encode()).hexdigest()[:16]
-    known = cache_root() / "processor" / f"lancedb-{version}-{processor}"
-    if known.exists() or not sys.executable:
+    marker = cache_root() / "processor" / f"lancedb-{version}-{processor}"
+    if marker.exists() or not sys.executable:
         return
     try:
-        done = subprocess.run(  # noqa: S603  # our own program
+        process = subprocess.run(  # noqa: S603  # our own program
             [sys.executable, "-c", _PROBE, *sys.path],
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -72,15 +72,15 @@ def check_processor() -> None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return  # nothing is known of the processor
-    if done.returncode in _ILLEGAL_INSTRUCTION:
+    if process.returncode in _ILLEGAL_INSTRUCTION:
         raise StoreError(
             f"This processor lacks instructions (AVX2) that LanceDB {version} is compiled for. Use another machine, "
             "or another store: --store elasticsearch:http://HOST:9200"
         )
-    if done.returncode == 0:
+    if process.returncode == 0:
         with suppress(OSError):
-            known.parent.mkdir(parents=True, exist_ok=True)
-            known.touch()
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
 
 
 # ---------------------------------------------------------------- steps

@@ -153,9 +153,13 @@ def _parse_manifest(path: Path, file: bytes) -> Version:
     # Only these two messages are kept: the last write is stored between them and also names the files it replaced.
     section = _read_section(file, place) if place >= 0 else b""
     fragments = tuple(map(_parse_fragment, _get_messages(manifest, 2)))
-    return Version(
-        _get_number(manifest, 3, 0), path, content + section, fragments, _parse_indexes(_parse_message(section))
-    )
+    indexes = {}
+    for raw in _get_messages(_parse_message(section), 1):
+        message = _parse_message(raw)
+        name = _get_bytes(message, 3).decode()
+        identity = str(uuid.UUID(bytes=_get_bytes(_parse_message(_get_bytes(message, 1)), 1)))
+        indexes[name] = IndexInfo(name, identity, _get_number(message, 4, 0))
+    return Version(_get_number(manifest, 3, 0), path, content + section, fragments, indexes)
 
 
 def _parse_fragment(raw: bytes) -> Fragment:
@@ -163,16 +167,6 @@ def _parse_fragment(raw: bytes) -> Fragment:
     files = tuple(_get_bytes(_parse_message(part), 1).decode() for part in _get_messages(message, 2))
     deleted = sum(_get_number(_parse_message(part), 4, 0) for part in _get_messages(message, 3))
     return Fragment(_get_number(message, 1, 0), _get_number(message, 4, 0), deleted, files)
-
-
-def _parse_indexes(section: "_Message") -> dict[str, IndexInfo]:
-    indexes = {}
-    for raw in _get_messages(section, 1):
-        message = _parse_message(raw)
-        name = _get_bytes(message, 3).decode()
-        identity = str(uuid.UUID(bytes=_get_bytes(_parse_message(_get_bytes(message, 1)), 1)))
-        indexes[name] = IndexInfo(name, identity, _get_number(message, 4, 0))
-    return indexes
 
 
 def list_text_indexes(version: Version) -> list[IndexInfo]:

@@ -87,12 +87,12 @@ def search_tables(searches: Sequence[tuple[SearchTable, Sequence[SearchRequest]]
     """
     works, places = list[Searching](), list[list[tuple[int, int]]]()
     for number, (table, requests) in enumerate(searches):
-        named, unindexed = _find_id_requests(requests), _find_unindexed(table, requests)
-        for numbers, work in ((named, _search_ids), (unindexed, _search_all_texts)):
+        by_ids, unindexed = _find_id_requests(requests), _find_unindexed(table, requests)
+        for numbers, work in ((by_ids, _search_ids), (unindexed, _search_all_texts)):
             if numbers:
                 works.append(work(table, [requests[n] for n in numbers]))
                 places.append([(number, n) for n in numbers])
-        for n in sorted(set(range(len(requests))) - {*named, *unindexed}):
+        for n in sorted(set(range(len(requests))) - {*by_ids, *unindexed}):
             works.append(_search_one(table, requests[n]))
             places.append([(number, n)])
     results = {
@@ -104,15 +104,15 @@ def search_tables(searches: Sequence[tuple[SearchTable, Sequence[SearchRequest]]
 
 
 def _run_searches(works: Sequence[Searching]) -> list[list[SearchResult]]:
-    results, sent = dict[int, list[SearchResult]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
-    while sent:
+    results, tables = dict[int, list[SearchResult]](), dict[int, pa.Table | None](dict.fromkeys(range(len(works))))
+    while tables:
         waiting = {}
-        for n, rows in sent.items():
+        for n, rows in tables.items():
             try:
                 waiting[n] = works[n].send(rows)
             except StopIteration as over:
                 results[n] = over.value
-        sent = dict(zip(waiting, wait(_read(list(waiting.values()))), strict=True)) if waiting else {}
+        tables = dict(zip(waiting, wait(_read(list(waiting.values()))), strict=True)) if waiting else {}
     return [results[n] for n in range(len(works))]
 
 
@@ -122,10 +122,10 @@ async def _read(queries: Sequence[Any]) -> list[pa.Table]:
 
 def _find_id_requests(requests: Sequence[SearchRequest]) -> list[int]:
     """Return the positions of requests that are filtered by a few ids; those records are read at once."""
-    named = [
+    numbers = [
         n for n, request in enumerate(requests) if isinstance(request.where, Ids) and not isinstance(request, TextQuery)
     ]
-    return named if len(_collect_ids([requests[n] for n in named])) <= _FEW else []
+    return numbers if len(_collect_ids([requests[n] for n in numbers])) <= _FEW else []
 
 
 def _find_unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> list[int]:
@@ -137,8 +137,8 @@ def _find_unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> li
 def _search_all_texts(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
     """Read all texts into memory and search them, which is exact and slow. The memory is released afterwards."""
     rows = yield table.table.query().select(table.texts)
-    named = rows.rename_columns([field_name(name) for name in rows.column_names])
-    results = MemoryImage(table.schema, named, None).search([_drop_vector(request) for request in requests])
+    renamed = rows.rename_columns([field_name(name) for name in rows.column_names])
+    results = MemoryImage(table.schema, renamed, None).search([_drop_vector(request) for request in requests])
     complete = list[SearchResult]()
     for result, request in zip(results, requests, strict=True):
         complete.append((yield from _add_vectors(table, result, request)))
@@ -192,18 +192,18 @@ def _search_ids(table: SearchTable, requests: Sequence[SearchRequest]) -> Search
         image = _build_image(table, rows, fields)
         pairs = zip(ranked, requests, strict=True)
         return [replace(result, records=image.get(result.ids, request.fields)) for result, request in pairs]
-    wanted = FilterQuery(Ids(ids), 0, tuple(dict.fromkeys((*fields, "vector") if near else fields)))
-    rows = yield _build_query(table, table.table.query(), wanted)
-    return _build_image(table, rows, wanted.fields).search(requests)
+    query = FilterQuery(Ids(ids), 0, tuple(dict.fromkeys((*fields, "vector") if near else fields)))
+    rows = yield _build_query(table, table.table.query(), query)
+    return _build_image(table, rows, query.fields).search(requests)
 
 
 def _build_image(table: SearchTable, rows: pa.Table, fields: Sequence[str]) -> MemoryImage:
-    named = _rename_columns(rows, tuple(dict.fromkeys(fields)))
+    renamed = _rename_columns(rows, tuple(dict.fromkeys(fields)))
     if "vector" not in fields:
-        return MemoryImage(table.schema, named, None)
-    values = named.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        return MemoryImage(table.schema, renamed, None)
+    values = renamed.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return MemoryImage(
-        table.schema, named.drop_columns(["vector"]), values.reshape(len(named), table.schema.dimensions or 0)
+        table.schema, renamed.drop_columns(["vector"]), values.reshape(len(renamed), table.schema.dimensions or 0)
     )
 
 

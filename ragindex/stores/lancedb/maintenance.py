@@ -257,9 +257,9 @@ def first_new_row(made_from: Version) -> int:
 def count_changes(now: Version, made_from: Version) -> int:
     """Return the number of records written or deleted since the version `made_from`."""
     last = first_new_row(made_from) >> 32
-    written = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id >= last)
+    row_count = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id >= last)
     remaining = sum(fragment.rows - fragment.deleted for fragment in now.fragments if fragment.id < last)
-    return written + made_from.rows - remaining
+    return row_count + made_from.rows - remaining
 
 
 def open_statistics(
@@ -280,12 +280,12 @@ def open_statistics(
     rows = wait(table.query().where(f"_rowid >= {first}").select(list(columns)).to_arrow())
     lacking = widen(rows.rename_columns([field_name(name) for name in columns]))
     new = bm25.count_tokens(lacking.column("tokens").chunks)
-    gone = _count_deleted(table, earlier, now, made_from)
+    deleted = _count_deleted(table, earlier, now, made_from)
 
     def frequency(token: str) -> int:
-        return indexed.frequency(token) + new.frequencies.get(token, 0) - gone.frequencies.get(token, 0)
+        return indexed.frequency(token) + new.frequencies.get(token, 0) - deleted.frequencies.get(token, 0)
 
-    filled, tokens = indexed.filled + new.filled - gone.filled, indexed.tokens + new.tokens - gone.tokens
+    filled, tokens = indexed.filled + new.filled - deleted.filled, indexed.tokens + new.tokens - deleted.tokens
     statistics = Statistics(filled, tokens, frequency)
     return CollectionStatistics(statistics, indexed, MemoryImage(schema, lacking, None, statistics))
 
@@ -299,8 +299,8 @@ def _count_deleted(table: Any, earlier: Any, now: Version, made_from: Version) -
     remaining, were = (_read_row_ids(version, first) for version in (table, before))
     rows = np.setdiff1d(were, remaining).tolist()
     blocks = (rows[start : start + _TAKE_BLOCK] for start in range(0, len(rows), _TAKE_BLOCK))
-    taken = (wait(before.take_row_ids(block).select(["tokens"]).to_arrow()) for block in blocks)
-    return bm25.count_tokens(chunk for table in taken for chunk in table.column("tokens").chunks)
+    records = (wait(before.take_row_ids(block).select(["tokens"]).to_arrow()) for block in blocks)
+    return bm25.count_tokens(chunk for table in records for chunk in table.column("tokens").chunks)
 
 
 def _read_row_ids(table: Any, before: int) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":

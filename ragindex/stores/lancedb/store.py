@@ -4,9 +4,10 @@ import json
 import os
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.collection import Database, LanceCollection
 from ragindex.stores.lancedb.engine import wait, wrap_engine_errors
 from ragindex.stores.records import arrow_schema, field_name, require_schema
+
+if sys.platform != "win32":
+    import fcntl
 
 
 class LanceDB(StorePlugin):
@@ -135,12 +139,12 @@ class LanceStore(Store):
         with wrap_engine_errors(f"clean the collection {name}"):
             folder = self.database.place(name)
             versions = files.read_versions(folder)
-            wanted = {max(versions), *(pinned & versions.keys())}
-            wanted |= {index.made_from for number in wanted for index in files.list_text_indexes(versions[number])}
-            if versions.keys() - wanted:
-                files.remove_other_versions(folder, wanted, wait(_count_newest(self.database.connection, name)))
+            needed = {max(versions), *(pinned & versions.keys())}
+            needed |= {index.made_from for number in needed for index in files.list_text_indexes(versions[number])}
+            if versions.keys() - needed:
+                files.remove_other_versions(folder, needed, wait(_count_newest(self.database.connection, name)))
             for mapped in self._mapped(name):
-                if mapped.name.rsplit("-", 2)[1] not in map(str, wanted):
+                if mapped.name.rsplit("-", 2)[1] not in map(str, needed):
                     mapped.unlink(missing_ok=True)  # a process that has it open can still read it
 
     def _mapped(self, name: str) -> list[Path]:
@@ -150,21 +154,42 @@ class LanceStore(Store):
     def lease(self, owner: str) -> Iterator[None]:
         """Hold the writer's lease, a file lock that the operating system frees when the process ends for any reason.
 
-        Raises WriterBusyError, naming the holder, if another process has it.
+        Raises WriterBusyError, naming the holder, if another process has it. The file that says who holds it is locked
+        too, so that a reader can look without keeping a writer off for a moment.
         """
         process = {"owner": owner, "host": socket.gethostname(), "pid": os.getpid(), "since": time.strftime("%F %T")}
-        lock, holder = FileLock(self.database.folder / "writer.lock"), self.database.folder / "writer.json"
+        lock, holder = FileLock(self.database.folder / "writer.lock"), self._holder
         with wrap_engine_errors("take the writer's lease"):
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
                 raise WriterBusyError(_describe_holder(holder)) from error
-        try:
+        with ExitStack() as exits:
+            exits.callback(lock.release)
             with wrap_engine_errors("write down who holds the writer's lease"):
-                holder.write_text(json.dumps(process))
+                file = exits.enter_context(holder.open("w", encoding="utf-8"))
+                if sys.platform != "win32":
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(json.dumps(process))
+                file.flush()
             yield
-        finally:
-            lock.release()
+
+    def is_being_written(self) -> bool:
+        """Return whether the file that says who holds the writer's lease is locked; False on Windows."""
+        if sys.platform == "win32":
+            return False
+        try:
+            with self._holder.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
+        return False
+
+    @property
+    def _holder(self) -> Path:
+        return self.database.folder / "writer.json"
 
 
 async def _count_newest(connection: Any, name: str) -> int:

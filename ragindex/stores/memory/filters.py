@@ -48,23 +48,23 @@ class StringLookup:
     hashes: npt.NDArray[np.int64]
     places: npt.NDArray[np.int64]
 
-    def find(self, wanted: Sequence[str]) -> list[int]:
-        """Return the places of those of `wanted` that exist, ascending."""
+    def find(self, values: Sequence[str]) -> list[int]:
+        """Return the places of those of `values` that exist, ascending."""
         if not len(self.hashes):
             return []
-        hashes = np.fromiter(map(hash, wanted), np.int64, len(wanted))
+        hashes = np.fromiter(map(hash, values), np.int64, len(values))
         first = np.searchsorted(self.hashes, hashes)
-        known = np.flatnonzero(self.hashes[np.minimum(first, len(self.hashes) - 1)] == hashes)
-        places = (self._find_one(wanted[number], int(first[number])) for number in known.tolist())
+        matches = np.flatnonzero(self.hashes[np.minimum(first, len(self.hashes) - 1)] == hashes)
+        places = (self._find_one(values[number], int(first[number])) for number in matches.tolist())
         return sorted({place for place in places if place is not None})
 
-    def _find_one(self, wanted: str, first: int) -> int | None:
+    def _find_one(self, value: str, first: int) -> int | None:
         """Return the place of a string whose hash is at `first`; other strings may have the same hash."""
         for at in range(first, len(self.hashes)):
             if self.hashes[at] != self.hashes[first]:
                 return None
             place = int(self.places[at])
-            if self.strings[place].as_py() == wanted:
+            if self.strings[place].as_py() == value:
                 return place
         return None
 
@@ -94,9 +94,9 @@ class KeywordIndex:
     rows: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
 
-    def holders(self, wanted: tuple[str, ...]) -> npt.NDArray[np.int64]:
-        """Return the rows that contain one of `wanted`, once for every matching element."""
-        spans = [self.rows[self.starts[value] : self.starts[value + 1]] for value in self.values.find(wanted)]
+    def holders(self, values: tuple[str, ...]) -> npt.NDArray[np.int64]:
+        """Return the rows that contain one of `values`, once for every matching element."""
+        spans = [self.rows[self.starts[value] : self.starts[value + 1]] for value in self.values.find(values)]
         return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 
 
@@ -182,8 +182,8 @@ class FilterEvaluator:
 
     def _find_mask(self, where: Filter) -> Mask:
         """Return the mask of a filter; those of filters on the fields of documents are kept."""
-        named = list(list_fields(where))
-        cached = named and all(map(is_of_documents, named))
+        fields = list(list_fields(where))
+        cached = fields and all(map(is_of_documents, fields))
         return self._masks.find(where, lambda: self._mask(where)) if cached else self._mask(where)
 
     def _mask(self, where: Filter) -> Mask:

@@ -53,8 +53,8 @@ class MemoryImage:
         ranked = [best.get(n) or self._rank_alone(request) for n, request in enumerate(requests)]
         records = self._take_records([rows for rows, _ in ranked], [("id", *request.fields) for request in requests])
         return [
-            SearchResult([self.ids[row] for row in rows.tolist()], scores, taken)
-            for (rows, scores), taken in zip(ranked, records, strict=True)
+            SearchResult([self.ids[row] for row in rows.tolist()], scores, table)
+            for (rows, scores), table in zip(ranked, records, strict=True)
         ]
 
     def get(self, ids: Sequence[str], fields: Sequence[str]) -> pa.RecordBatch:
@@ -175,9 +175,9 @@ class MemoryImage:
         A request of a method can need a hundred small ones, and Arrow takes longer to begin than to take a few rows.
         """
         records: dict[int, pa.RecordBatch] = {}
-        for wanted in dict.fromkeys(fields):
-            numbers = [number for number, names in enumerate(fields) if names == wanted]
-            together = self._records(np.concatenate([rows[number] for number in numbers]), wanted)
+        for field in dict.fromkeys(fields):
+            numbers = [number for number, names in enumerate(fields) if names == field]
+            together = self._records(np.concatenate([rows[number] for number in numbers]), field)
             start = 0
             for number in numbers:
                 records[number] = together.slice(start, len(rows[number]))
@@ -191,8 +191,8 @@ class MemoryImage:
         return pa.RecordBatch.from_arrays(columns, names=list(fields))
 
     def _vectors_of(self, rows: RowNumbers) -> pa.Array:
-        taken = self._vectors[rows].astype(np.float32)
-        return pa.FixedSizeListArray.from_arrays(pa.array(taken.ravel()), taken.shape[1])
+        vectors = self._vectors[rows].astype(np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
 
     def _column(self, name: str) -> pa.Array:
         if name in self.columns:

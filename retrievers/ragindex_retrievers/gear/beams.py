@@ -69,14 +69,19 @@ def search_beams(space: Space, initial: Integers, settings: Search, encode: Enco
 
     If no chain can be extended, return the beams of the last step (reading G8).
     """
-    beams = _start_beams(space, _select_distinct(space, initial, settings), settings)
-    seen = set(beams.chains.ravel().tolist())
+    distinct = np.array(list(dict.fromkeys(initial.tolist())), np.int64)
+    if settings.triple_identity == "spo":
+        triples = [record.triple for record in space.records(distinct.tolist())]
+        distinct = distinct[[triples.index(triple) == number for number, triple in enumerate(triples)]]
+    distinct = distinct[space.vectors(distinct).any(axis=1)]  # no vector search finds a triple without a vector
+    beams = _start_beams(space, distinct, settings)
+    used_triples = set(beams.chains.ravel().tolist())
     for _ in range(settings.beam_length - 1):
-        candidates = _find_candidates(space, beams, seen, settings)
+        candidates = _find_candidates(space, beams, used_triples, settings)
         if not len(candidates.triple):
             return beams
         beams = _extend_beams(space, beams, candidates, settings, encode)
-        seen = set(beams.chains.ravel().tolist())
+        used_triples = set(beams.chains.ravel().tolist())
     return beams
 
 
@@ -103,7 +108,7 @@ def _start_beams(space: Space, initial: Integers, settings: Search) -> Beams:
     return Beams(scores[best], initial[best][:, None], 0, len(initial))
 
 
-def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Search) -> _Candidates:
+def _find_candidates(space: Space, beams: Beams, used_triples: set[int], settings: Search) -> _Candidates:
     """Return the nearest neighbours of the last triple of each beam (lines 10 to 12).
 
     The limit is applied before visited triples are left out.
@@ -114,10 +119,10 @@ def _find_candidates(space: Space, beams: Beams, seen: set[int], settings: Searc
     beam = np.repeat(np.arange(len(around)), [len(neighbours) for neighbours in around])
     triple = np.concatenate([np.empty(0, np.int64), *around])
     if settings.triple_identity == "spo":
-        known = {record.triple for record in space.records(sorted(seen - {NOTHING}))}
+        known = {record.triple for record in space.records(sorted(used_triples - {NOTHING}))}
         fresh = np.array([record.triple not in known for record in space.records(triple.tolist())], bool)
     else:
-        fresh = ~np.isin(triple, np.array(sorted(seen)))
+        fresh = ~np.isin(triple, np.array(sorted(used_triples)))
     return _Candidates(beam[fresh], triple[fresh])
 
 
@@ -138,8 +143,10 @@ def _extend_beams(space: Space, beams: Beams, candidates: _Candidates, settings:
     weighted = scores[order] * _weigh_candidates(candidates.beam[order], settings)
     order, weighted = order[weighted > -np.inf], weighted[weighted > -np.inf]
     chains = np.column_stack([beams.chains[candidates.beam[order]], candidates.triple[order]])
-    if settings.dead_end == "keep":
-        weighted, chains = _keep_dead_ends(beams, candidates, weighted, chains)
+    if settings.dead_end == "keep":  # the beams that nothing extends come first, unchanged (alternative of G8)
+        ends = np.setdiff1d(np.arange(len(beams.scores)), candidates.beam)
+        padded = np.column_stack([beams.chains[ends], np.full(len(ends), NOTHING)])
+        weighted, chains = np.concatenate([beams.scores[ends], weighted]), np.concatenate([padded, chains])
     best = np.argsort(-weighted, kind="stable")[: settings.beam_width]
     encoded = 0 if settings.scoring == "composed" else len(chosen)
     return Beams(weighted[best], chains[best], beams.encoded + encoded, beams.considered + len(step))
@@ -152,15 +159,6 @@ def _weigh_candidates(beam: npt.NDArray[np.int64], settings: Search) -> Doubles:
     starts = np.searchsorted(beam, beam)
     weights: Doubles = np.exp(-np.minimum(np.arange(len(beam)) - starts, settings.gamma) / settings.gamma)
     return weights
-
-
-def _keep_dead_ends(
-    beams: Beams, candidates: _Candidates, scores: Doubles, chains: Integers
-) -> tuple[Doubles, Integers]:
-    """Add the beams that nothing extends, unchanged, before the others (the alternative of reading G8)."""
-    ends = np.setdiff1d(np.arange(len(beams.scores)), candidates.beam)
-    padded = np.column_stack([beams.chains[ends], np.full(len(ends), NOTHING)])
-    return np.concatenate([beams.scores[ends], scores]), np.concatenate([padded, chains])
 
 
 # ---------------------------------------------------------------- scores of chains
@@ -205,12 +203,3 @@ def _score_encoded(
 
 
 # ---------------------------------------------------------------- helpers
-
-
-def _select_distinct(space: Space, initial: Integers, settings: Search) -> Integers:
-    """Return the distinct initial triples in order, without those that have no vector: no vector search finds these."""
-    distinct = np.array(list(dict.fromkeys(initial.tolist())), np.int64)
-    if settings.triple_identity == "spo":
-        triples = [record.triple for record in space.records(distinct.tolist())]
-        distinct = distinct[[triples.index(triple) == number for number, triple in enumerate(triples)]]
-    return distinct[space.vectors(distinct).any(axis=1)]

@@ -30,7 +30,7 @@ class ExpandedHits:
     """Fused hits, and the ids of the passages that the chains alone led to, best first."""
 
     hits: tuple[Hit, ...]
-    found: tuple[str, ...]
+    chain_passages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,11 @@ class TripleReader:
             if key in self.done:
                 step["note"] = "These passages were read before, in this or another order."
             else:
-                shown = [NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)]
-                given = {"question": question, "passages": shown, "memory": list(memory), "language": self.language}
-                self.done[key] = self.llm.run(READ, given).kept()
+                numbered = [
+                    NumberedPassage(at, hit.id, hit.title, hit.text) for at, hit in enumerate(passages, start=1)
+                ]
+                inputs = {"question": question, "passages": numbered, "memory": list(memory), "language": self.language}
+                self.done[key] = self.llm.run(READ, inputs).distinct()
             step["ids"], step["triples"] = tuple(hit.id for hit in passages), self.done[key]
         return self.done[key]
 

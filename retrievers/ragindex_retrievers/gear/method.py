@@ -1,4 +1,4 @@
-"""The GeAR schemes and their parameters (Shen et al., ACL 2025; readings: docs/explanation/methods/gear.md)."""
+"""The GeAR schemes and their parameters (Shen et al., ACL 2025; readings: docs/dev/evidence/gear.md)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -279,7 +279,7 @@ class Agent:
         passages = expanded.hits
         if self.settings.gist_source == "expanded":
             by_id = {hit.id: hit for hit in expanded.hits}
-            passages = tuple(by_id[id] for id in expanded.found)
+            passages = tuple(by_id[id] for id in expanded.chain_passages)
         triples = self.sync.reader.read(state.query.text, passages, state.memory, state.trace, n, "gist read")
         state.memory.extend(triples)
         state.lengths.append(len(state.memory))
@@ -290,10 +290,10 @@ class Agent:
         An unreadable reply counts as No and is counted in the ledger; a missing reply raises LLMError.
         """
         question = state.query.text
-        given = {"question": question, "triples": state.memory, "language": self.sync.reader.language}
+        inputs = {"question": question, "triples": state.memory, "language": self.sync.reader.language}
         with state.trace.step(state.n, "reason", question) as step:
             try:
-                reasoned = self.llm.run(REASON, given)
+                reasoned = self.llm.run(REASON, inputs)
             except LLMError as error:
                 if error.kind not in _UNREADABLE_KINDS:
                     raise
@@ -307,11 +307,11 @@ class Agent:
         question, language = state.query.text, self.sync.reader.language
         known = {"question": question, "triples": state.memory, "reason": reasoned.why}
         earlier = state.questions if self.settings.show_asked else []
-        given = {**known, "asked": earlier, "language": language}
+        inputs = {**known, "asked": earlier, "language": language}
         with state.trace.step(state.n, "rewrite", question) as step:
-            written = self.llm.run(REWRITE_QUESTION, given).question.strip()
-            step["note"] = written
-        return written
+            question_text = self.llm.run(REWRITE_QUESTION, inputs).question.strip()
+            step["note"] = question_text
+        return question_text
 
     # ------------------------------------------------------------ after termination
 

@@ -213,8 +213,8 @@ class StoreSpace:
     def of_passages(self, passage_ids: Sequence[str]) -> Integers:
         """Return the triples of the passages; see `Space.of_passages`."""
         everything = max(1, self.collection.count())
-        wanted = [self._passing(Terms("passage_ids", (id,))) for id in passage_ids]
-        results = self.collection.search([FilterQuery(where, everything, _STORED_FIELDS) for where in wanted])
+        filters = [self._passing(Terms("passage_ids", (id,))) for id in passage_ids]
+        results = self.collection.search([FilterQuery(where, everything, _STORED_FIELDS) for where in filters])
         for result in results:
             self._keep(result.records)
         return self._places([id for result in results for id in result.ids])
@@ -228,9 +228,9 @@ class StoreSpace:
         """Return the neighbours of each triple; see `Space.around`."""
         ids = [self.ids[place] for place in triples]
         joining = self._joining(ids)
-        wanted = [self._passing(Terms("entity_keys", joining.get(id, ()))) for id in ids]
+        filters = [self._passing(Terms("entity_keys", joining.get(id, ()))) for id in ids]
         question = self.question.astype(np.float32)
-        results = self.collection.search([VectorQuery(question, limit + 1, (), where) for where in wanted])
+        results = self.collection.search([VectorQuery(question, limit + 1, (), where) for where in filters])
         near = [[other for other in result.ids if other != id][:limit] for id, result in zip(ids, results, strict=True)]
         return [self._places(neighbours) for neighbours in near]
 

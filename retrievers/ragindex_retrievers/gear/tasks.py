@@ -61,7 +61,7 @@ class Read(BaseModel):
 
     triples: TripleLists
 
-    def kept(self) -> tuple[Triple, ...]:
+    def distinct(self) -> tuple[Triple, ...]:
         """Return the well-formed triples without duplicates."""
         triples, _ = read_triples(self.triples)
         return tuple(dict.fromkeys(triples))

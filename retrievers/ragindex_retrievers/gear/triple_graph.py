@@ -103,8 +103,8 @@ class StoreGraph:
     def neighbours(self, triple_ids: Sequence[str], limit: int | None = None) -> list[list[str]]:
         """Return the ids of the neighbours of each triple; see `NeighbourGraph.neighbours`."""
         joining = self.joining(triple_ids)
-        wanted = [Terms("entity_keys", joining.get(id, ())) for id in triple_ids]
-        id_lists = self._search(wanted, None if limit is None else limit + 1)
+        filters = [Terms("entity_keys", joining.get(id, ())) for id in triple_ids]
+        id_lists = self._search(filters, None if limit is None else limit + 1)
         return [[other for other in ids if other != id][:limit] for id, ids in zip(triple_ids, id_lists, strict=True)]
 
     def joining(self, triple_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -124,19 +124,19 @@ class StoreGraph:
         """Return the ids of the triples of each passage; see `NeighbourGraph.of_passages`."""
         return self._search([Terms("passage_ids", (id,)) for id in passage_ids], limit)
 
-    def _search(self, wanted: Sequence[Terms], limit: int | None) -> list[list[str]]:
+    def _search(self, filters: Sequence[Terms], limit: int | None) -> list[list[str]]:
         longest = max(1, self.triples.count()) if limit is None else limit
-        return [result.ids for result in self.triples.search([FilterQuery(terms, longest) for terms in wanted])]
+        return [result.ids for result in self.triples.search([FilterQuery(terms, longest) for terms in filters])]
 
 
 def _read_triples(triples: Collection, budget: float) -> pa.Table | None:
     """Return ids, keys and passages of all triples; None if building their graph would exceed `budget` bytes."""
-    batches, taken = [], 0
+    batches, size = [], 0
     for batch in triples.scan(("subject_key", "object_key", "passage_ids")):
         keys = [batch.column(name).flatten() for name in ("subject_key", "object_key", "passage_ids")]
         batches.append(pa.RecordBatch.from_arrays([batch.column("id"), *keys], names=_COLUMNS.names))
-        taken += batches[-1].nbytes
-        if taken * _BUILD_FACTOR > budget:
+        size += batches[-1].nbytes
+        if size * _BUILD_FACTOR > budget:
             return None
     return pa.Table.from_batches(batches, _COLUMNS)
 

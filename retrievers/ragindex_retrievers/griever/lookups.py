@@ -152,7 +152,11 @@ class Lookups:
         )
         entity = self.entities.completed(entity, self._by_name(new_names, together[0]))
         predicate = self.predicates.completed(predicate, self._by_name(new_predicates, together[1]))
-        often = self.often.completed(often, _read_counts(together[2], of))
+        counts: dict[str, float] = {}
+        for answer in together[2]:
+            values = answer.records.column(_FIELDS[of]).to_pylist()
+            counts |= zip(answer.ids, values if of == "triples" else map(len, values), strict=True)
+        often = self.often.completed(often, counts)
         return self._rows(names, entity), self._rows(predicates, predicate), often
 
     def _by_name(self, names: Sequence[str], answers: Sequence[SearchResult]) -> dict[str, Floats]:
@@ -187,33 +191,25 @@ def _read_stated(passage_id: str, triples: str, of: Triples, by_passage: bool) -
     return tuple(stated)
 
 
-def join_filter(entities: Sequence[str], seen: Sequence[str], where: Filter | None) -> Filter | None:
+def join_filter(entities: Sequence[str], earlier: Sequence[str], where: Filter | None) -> Filter | None:
     """Return a filter for unseen passages that name one of the entities (section 4.2.2) and that pass `where`."""
     holds = Any((Terms("subjects", tuple(entities)), Terms("objects", tuple(entities))))
-    return combine_filters(All((Not(Ids(tuple(seen))), holds)), where)
+    return combine_filters(All((Not(Ids(tuple(earlier))), holds)), where)
 
 
 def aliases_in(pairs: NamePairs, entities: Iterable[str]) -> Aliases:
     """Return for each entity the other names of its pairs, sorted; pairs are never chained."""
-    wanted, aliases_of = set(entities), dict[str, list[str]]()
+    distinct, aliases_of = set(entities), dict[str, list[str]]()
     for first, other in pairs:
         for name, alias in ((first, other), (other, first)):
-            if name in wanted:
+            if name in distinct:
                 aliases_of.setdefault(name, []).append(alias)
     return {name: tuple(sorted(aliases)) for name, aliases in aliases_of.items()}
 
 
 def _make_id_query(ids: Sequence[str], fields: tuple[str, ...]) -> FilterQuery:
-    wanted = tuple(dict.fromkeys(ids))
-    return FilterQuery(Ids(wanted), max(1, len(wanted)), fields)
-
-
-def _read_counts(answers: Sequence[SearchResult], of: Counted) -> dict[str, float]:
-    counts: dict[str, float] = {}
-    for answer in answers:
-        values = answer.records.column(_FIELDS[of]).to_pylist()
-        counts |= zip(answer.ids, values if of == "triples" else map(len, values), strict=True)
-    return counts
+    distinct_ids = tuple(dict.fromkeys(ids))
+    return FilterQuery(Ids(distinct_ids), max(1, len(distinct_ids)), fields)
 
 
 def _read_vectors(result: SearchResult, ids: Sequence[str], dimensions: int) -> Floats:

@@ -249,12 +249,12 @@ def _choose_partial(
 
 def _match_entities(keys: Sequence[str], inputs: ScoringInput, stored: NameTable) -> dict[str, NameMatch]:
     """Return s_e: the best match of each entity or one of its aliases, each encoded by itself (section 4.3)."""
-    named = [(key, *inputs.aliases.get(key, ())) for key in keys]
-    places = {name: place for place, name in enumerate(dict.fromkeys(name for group in named for name in group))}
+    spellings = [(key, *inputs.aliases.get(key, ())) for key in keys]
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for group in spellings for name in group))}
     names = match_names(
         stored.vectors[[stored.rows[name] for name in places]], inputs.question
     )  # one row per distinct name, so that equal names have equal scores
-    best = choose_best(names, [[places[name] for name in group] for group in named])
+    best = choose_best(names, [[places[name] for name in group] for group in spellings])
     return dict(zip(keys, _make_matches(best, inputs.question), strict=True))
 
 
@@ -292,12 +292,12 @@ def split_question(question: str, connectors: Sequence[str], *, with_question: b
     A connector stays in its clause and matches in any case. The first word never splits, and a rest of one word
     is no clause. A question without clauses is its own sub-query.
     """
-    wanted = {connector.casefold() for connector in connectors}
+    connector_words = {connector.casefold() for connector in connectors}
     words = list(_PLAIN_WORD.finditer(question))
     starts = [
         word.start()
         for place, word in enumerate(words)
-        if 0 < place <= len(words) - _FEWEST_WORDS and word[0].casefold() in wanted
+        if 0 < place <= len(words) - _FEWEST_WORDS and word[0].casefold() in connector_words
     ]
     clauses = [question[start:].strip() for start in starts]
     return ([question, *clauses] if with_question or not clauses else clauses)[:most]
@@ -325,7 +325,7 @@ def rewrite(
     nothing would be left to ask.
     """
     mentions: dict[Span, str] = {}
-    gone: list[Span] = []
+    replaced: list[Span] = []
     for triple in sorted(
         scored, key=lambda triple: (-triple.entity.score if order == "entity" else 0.0, -triple.score)
     ):
@@ -338,26 +338,27 @@ def rewrite(
             continue
         mentions[mention] = triple.other_name
         if triple.predicate.span is not None and triple.predicate.score >= _LEAST_PREDICATE:
-            gone.append(triple.predicate.span)
-    left = [piece for span in gone for piece in _subtract_spans(span, list(mentions))]
-    return _apply_edits(question, [*mentions.items(), *((span, "") for span in _remove_overlaps(left))]) or question
+            replaced.append(triple.predicate.span)
+    remaining = [piece for span in replaced for piece in _subtract_spans(span, list(mentions))]
+    edits = [*mentions.items(), *((span, "") for span in _remove_overlaps(remaining))]
+    return _apply_edits(question, edits) or question
 
 
 def _overlap(span: Span, other: Span) -> bool:
     return span[0] < other[1] and other[0] < span[1]
 
 
-def _subtract_spans(span: Span, taken: Sequence[Span]) -> list[Span]:
-    """Return the pieces of a span outside the spans `taken`."""
-    left = [span]
-    for start, end in taken:
-        left = [
+def _subtract_spans(span: Span, others: Sequence[Span]) -> list[Span]:
+    """Return the pieces of a span outside the `others`."""
+    pieces = [span]
+    for start, end in others:
+        pieces = [
             piece
-            for low, high in left
+            for low, high in pieces
             for piece in ((low, min(high, start)), (max(low, end), high))
             if piece[0] < piece[1]
         ]
-    return left
+    return pieces
 
 
 def _remove_overlaps(spans: Sequence[Span]) -> list[Span]:

@@ -1,4 +1,4 @@
-"""GRIEVER (Melo et al.; readings V1 to V11 in docs/explanation/methods/griever.md)."""
+"""GRIEVER (Melo et al.; readings V1 to V11 in docs/dev/evidence/griever.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -249,8 +249,10 @@ class GrieverRetriever:
         check_queries(queries, k)
         texts = [self._texts(query) for query in queries]
         with share_question_vectors():
-            encoded = self._encoded([text for each in zip(queries, texts, strict=True) for text in self._asked(*each)])
-            return [self._one(query, each, encoded, k) for query, each in zip(queries, texts, strict=True)]
+            encoded = self._encoded(
+                [text for each in zip(queries, texts, strict=True) for text in self._first_texts(*each)]
+            )
+            return [self._retrieve_one(query, each, encoded, k) for query, each in zip(queries, texts, strict=True)]
 
     def _encoded(self, texts: Sequence[str]) -> Mapping[str, Encoded]:
         distinct, longest = list(dict.fromkeys(texts)), self.settings.max_ngram
@@ -269,21 +271,21 @@ class GrieverRetriever:
         """Return the lines of one question at the end of its search, for inspection."""
         texts = self._texts(query)
         with share_question_vectors():
-            lines, _ = self._search(query, texts, self._encoded(self._asked(query, texts)), k, Trace())
+            lines, _ = self._search(query, texts, self._encoded(self._first_texts(query, texts)), k, Trace())
         return lines
 
     def _texts(self, query: Query) -> list[str]:
         return split_question(query.text, self.connectors, with_question=self.settings.fire_full, most=_MOST_SUBQUERIES)
 
-    def _asked(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
+    def _first_texts(self, query: Query, texts: Sequence[str]) -> Sequence[str]:
         """Return the texts to encode first: the sub-queries, and the question if passages are compared with it."""
         return [query.text, *texts] if self.settings.retrieval_weight else texts
 
-    def _one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
+    def _retrieve_one(self, query: Query, texts: Sequence[str], encoded: Mapping[str, Encoded], k: int) -> Retrieval:
         trace = Trace()
         lines, ranked = self._search(query, texts, encoded, k, trace)
         record_ranking("paths", (id for id, _ in ranked), k)
-        known = {id: hit for line in lines for id, hit in line.found.items()}
+        known = {id: hit for line in lines for id, hit in line.hits.items()}
         best = tuple(replace(known[id], score=score, source=self.source) for id, score in ranked[:k])
         return Retrieval(best, tuple(trace.steps))
 
@@ -314,7 +316,7 @@ class GrieverRetriever:
         ]
         if how.combine == "subgraph":
             for line in lines[1:]:
-                line.subgraph, line.found = lines[0].subgraph, lines[0].found
+                line.subgraph, line.hits = lines[0].subgraph, lines[0].hits
         return lines
 
     # ------------------------------------------------------------ one iteration
@@ -323,7 +325,7 @@ class GrieverRetriever:
         """Retrieve the next passages of every open line: from the base at first, then with the line's filter."""
         going = [line for line in lines if not line.over]
         retriever = self.base if iteration == 1 else self.follow
-        queries = [Query(query.id, line.text, line.wanted) for line in going]
+        queries = [Query(query.id, line.text, line.next_filter) for line in going]
         answers = retriever.retrieve(queries, self.settings.base_k or k) if queries else []
         for line, answer in zip(going, answers, strict=True):
             trace.of_base(answer.trace, iteration)
@@ -339,7 +341,7 @@ class GrieverRetriever:
         settings = self.settings
         with trace.step(iteration, "shortlist", query.text) as step:
             shortlists = shortlist(lines, self.index, self.shortlister, query.filter)
-            step["ids"] = tuple(dict.fromkeys(id for candidate in shortlists for id in candidate.found))
+            step["ids"] = tuple(dict.fromkeys(id for candidate in shortlists for id in candidate.record_ids))
         with trace.step(iteration, "matched triples", query.text) as step:
             scored = self._scored(lines, shortlists)
             ranked = scored if settings.triple_score == "subquery" else self._scored([first] * len(lines), shortlists)
@@ -355,7 +357,7 @@ class GrieverRetriever:
     def _scored(self, lines: Sequence[SubquerySearch], shortlists: Sequence[Shortlist]) -> list[list[ScoredTriple]]:
         """Return the triples of each line, scored against its current text."""
         pairs = zip(lines, shortlists, strict=True)
-        inputs = [ScoringInput(line.question, line.vector, choice.kept, choice.aliases) for line, choice in pairs]
+        inputs = [ScoringInput(line.question, line.vector, choice.triples, choice.aliases) for line, choice in pairs]
         return score_all(inputs, self.index, self.settings.frequency, by_query=self.settings.predicate_score == "query")
 
     def _go_on(
@@ -369,12 +371,12 @@ class GrieverRetriever:
     ) -> None:
         """Set the next filter and text of each line; a line without entities to join on is over."""
         settings = self.settings
-        named = [self._joins(*each) for each in zip(shortlists, scored, strict=True)]
+        join_names = [self._joins(*each) for each in zip(shortlists, scored, strict=True)]
         if settings.combine == "subgraph":
-            named = [tuple(dict.fromkeys(name for each in named for name in each))] * len(named)
-        for line, joins in zip(lines, named, strict=True):
+            join_names = [tuple(dict.fromkeys(name for each in join_names for name in each))] * len(join_names)
+        for line, joins in zip(lines, join_names, strict=True):
             line.joins, line.over = joins, not joins
-            line.wanted = join_filter(joins, list(line.found), query.filter)
+            line.next_filter = join_filter(joins, list(line.hits), query.filter)
         if settings.rewrite:
             with trace.step(iteration, "rewrite", query.text) as step:
                 self._rewrite(lines, scored)
@@ -382,7 +384,7 @@ class GrieverRetriever:
 
     def _joins(self, shortlisted: Shortlist, scored: Sequence[ScoredTriple]) -> tuple[str, ...]:
         """Return the names that the next passages of a line must share: its join entities and their aliases (V4)."""
-        joins = entities_of(shortlisted.kept) if self.settings.join == "all" else shortlisted.joins
+        joins = entities_of(shortlisted.triples) if self.settings.join == "all" else shortlisted.joins
         if self.settings.join_best is not None:
             best = sorted(scored, key=lambda triple: -triple.score)[: self.settings.join_best]
             near = {triple.stated.other(triple.inverse) for triple in best}

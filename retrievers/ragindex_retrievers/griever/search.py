@@ -167,17 +167,17 @@ class SubquerySearch:
     """One line of a search: a sub-query and what it has found.
 
     `text` is the current text, with its `vector` and n-grams (`question`). `latest` are the hits of this
-    iteration; `found` are all hits so far, in the order found. `wanted` is the filter of the next iteration:
+    iteration; `hits` are all so far, in the order found. `next_filter` is the filter of the next iteration:
     its passages share one of the entities `joins`. A line that is `over` retrieves no more. With one sub-graph for
-    all lines, they share `subgraph` and `found`.
+    all lines, they share `subgraph` and `hits`.
     """
 
     text: str
     vector: Floats
     question: Ngrams
-    wanted: Filter | None
+    next_filter: Filter | None
     subgraph: Subgraph
-    found: dict[str, Hit] = field(default_factory=dict)
+    hits: dict[str, Hit] = field(default_factory=dict)
     latest: tuple[Hit, ...] = ()
     joins: tuple[str, ...] = ()
     over: bool = False
@@ -186,20 +186,20 @@ class SubquerySearch:
         """Add the hits of one iteration; a line without hits is over."""
         self.latest, self.over = hits, not hits
         for hit in hits:
-            self.found.setdefault(hit.id, hit)
+            self.hits.setdefault(hit.id, hit)
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
     """Triples kept of a line's latest passages, the entities to continue from, and the aliases of all their entities.
 
-    `found` are the ids of the records that the triples were chosen by.
+    `record_ids` are the ids of the records that the triples were chosen by.
     """
 
-    kept: tuple[StatedTriple, ...]
+    triples: tuple[StatedTriple, ...]
     joins: tuple[str, ...]
     aliases: Aliases
-    found: tuple[str, ...] = ()
+    record_ids: tuple[str, ...] = ()
 
 
 def extend_subgraphs(
@@ -235,7 +235,7 @@ def rank(lines: Sequence[SubquerySearch], added: Mapping[str, float]) -> list[tu
     places: dict[str, int] = {}
     for line in lines:
         triples = line.subgraph.passage_scores()
-        for place, id in enumerate(line.found):
+        for place, id in enumerate(line.hits):
             places[id] = min(place, places.get(id, place))
             if id in triples or id in added:
                 value = triples.get(id, 0.0) + added.get(id, 0.0)
@@ -286,7 +286,7 @@ def shortlist(
     passages states it, whoever else does.
     """
     latest = [hit.id for line in lines for hit in line.latest]
-    triples, pairs = index.around(latest, [list(line.found) for line in lines], where)
+    triples, pairs = index.around(latest, [list(line.hits) for line in lines], where)
     stated = [[triple for hit in line.latest for triple in triples.get(hit.id, ())] for line in lines]
     entities = [entities_of(each) for each in stated]
     aliases = [aliases_in(*each) for each in zip(pairs, entities, strict=True)]

@@ -46,8 +46,8 @@ class Evidence(LinksParameters):
 
     @field_validator("weights")
     @classmethod
-    def _name_content(cls, written: str) -> str:
-        return resolve_weights(written)
+    def _name_content(cls, weights: str) -> str:
+        return resolve_weights(weights)
 
     @model_validator(mode="before")
     @classmethod
@@ -142,11 +142,11 @@ class EvidenceRetriever:
         for query, vector, *of_bases in zip(queries, vectors, *ranked, strict=True):
             # each passage has the place of the first hit that it belongs to
             rankings = [list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)) for base in of_bases]
-            features, steps = self._one(query, vector, rankings, k)
+            features, steps = self._describe_query(query, vector, rankings, k)
             candidates.append((features, (*(step for base in of_bases for step in base.trace), *steps)))
         return candidates
 
-    def _one(
+    def _describe_query(
         self, query: Query, vector: Floats, rankings: Sequence[Sequence[str]], k: int
     ) -> tuple[CandidateFeatures, tuple[Step, ...]]:
         walk, depth = LinkWalk(self.parts, query, vector), max(k, self.settings.base_depth)
@@ -293,13 +293,13 @@ class FeatureWeights(Strict):
     weights: Mapping[str, Annotated[float, Field(allow_inf_nan=False)]]
 
 
-def resolve_weights(written: str) -> str:
+def resolve_weights(weights: str) -> str:
     """Return the path of weights with a hash of their content appended, so that it names this content alone.
 
     Names of sets that come with the package stay as they are. Raises UsageError if the file cannot be read, or if
-    `written` has a hash and the content has changed.
+    `weights` has a hash and the content has changed.
     """
-    name, _, known = written.partition("#")
+    name, _, known = weights.partition("#")
     if name in list_shipped():
         return name
     actual = digest(read_weights(name).model_dump(mode="json", exclude={"questions"}))[:_HASH_LENGTH]
@@ -311,9 +311,9 @@ def resolve_weights(written: str) -> str:
     return f"{name}#{actual}"
 
 
-def read_weights(written: str) -> FeatureWeights:
+def read_weights(weights: str) -> FeatureWeights:
     """Read weights by the name of a set that comes with the package, or by a path. Raises UsageError."""
-    name = written.partition("#")[0]
+    name = weights.partition("#")[0]
     path = _SHIPPED / f"{name}.json" if name in list_shipped() else Path(name)
     try:
         if path.stat().st_size > _MOST_BYTES:

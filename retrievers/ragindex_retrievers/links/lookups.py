@@ -96,8 +96,8 @@ class LinkLookups:
 
     def make_naming_query(self, question: str, ids: Sequence[str]) -> FilterQuery:
         """Return the request for those of `ids` that have a name which the question holds."""
-        named = Terms(self._keys, tuple(names.list_question_keys(question)))
-        return FilterQuery(All((Ids(tuple(ids)), named)), max(1, len(ids)))
+        terms = Terms(self._keys, tuple(names.list_question_keys(question)))
+        return FilterQuery(All((Ids(tuple(ids)), terms)), max(1, len(ids)))
 
     def find(self, seeds: Sequence[str]) -> list[Link]:
         """Return the links of the seeds, the heaviest of each pair of passages, in three calls of the store.
@@ -115,7 +115,7 @@ class LinkLookups:
             passage.id: [key for key in _keep_longest(passage.mentions, holders) if key not in passage.keys]
             for passage in read
         }
-        wanted = sorted({key for keys in mentioned.values() for key in keys if holders[key].linking})
+        linking_keys = sorted({key for keys in mentioned.values() for key in keys if holders[key].linking})
         around = {
             key: {
                 id: names.find_longer(key, names.read_windows(row["windows"]))
@@ -125,7 +125,7 @@ class LinkLookups:
             for key, links in mentioning.items()
             if links.linking and own[key].linking
         }
-        counts, longer = self._count_mentions(wanted, around)
+        counts, longer = self._count_mentions(linking_keys, around)
         links = [
             Link(passage.id, id, tuple(row["doc_ids"]), self._weigh(counts[key].documents, holders[key].passages), key)
             for passage in read

@@ -169,12 +169,12 @@ class CandidateScores:
 
     def raise_gains(self, passages: Integers, gains: Doubles) -> Integers:
         """Raise the gains of passages to the largest of `gains`; return the places in `gains` that were taken."""
-        taken = []
+        places = []
         for place in np.lexsort((np.arange(len(gains)), -gains)).tolist():
             if gains[place] > self.gain[passages[place]]:
                 self.gain[passages[place]] = gains[place]
-                taken.append(place)
-        return np.array(taken, np.int64)
+                places.append(place)
+        return np.array(places, np.int64)
 
 
 def _normalize(scores: Doubles, low: float, high: float) -> Doubles:

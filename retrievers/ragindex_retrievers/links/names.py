@@ -130,11 +130,13 @@ def _split_words(text: str) -> tuple[list[str], str]:
     words = [match.group().casefold() for match in matches]
     capital = [match.group()[0].isupper() for match in matches]
     marked = [text[match.start() - 1 : match.start()] in _OPENING_MARKS for match in matches]
-    named = [
+    is_capitalised = [
         upper and (word not in ENGLISH_FUNCTION_WORDS or following)
         for word, upper, following in zip(words, capital, [*capital[1:], False], strict=False)
     ]
-    return words, "".join("1" if is_named or other else "0" for is_named, other in zip(named, marked, strict=True))
+    return words, "".join(
+        "1" if is_named or other else "0" for is_named, other in zip(is_capitalised, marked, strict=True)
+    )
 
 
 def write_windows(windows: Iterable[Window]) -> str:
@@ -170,12 +172,12 @@ def find_occurrences(windows: Sequence[Window]) -> dict[str, list[Occurrence]]:
 
 def find_longer(key: str, windows: Sequence[Window]) -> list[list[str]]:
     """Return for each place where a key stands the longer runs of words around it that may be names."""
-    wanted = key.split(" ")
+    key_words = key.split(" ")
     return [
-        _list_around(window, start, start + len(wanted))
+        _list_around(window, start, start + len(key_words))
         for window in windows
         for start, mark in enumerate(window.starts)
-        if mark == "1" and window.words[start : start + len(wanted)] == wanted
+        if mark == "1" and window.words[start : start + len(key_words)] == key_words
     ]
 
 
@@ -199,8 +201,8 @@ def find_targets(text: str, doc_id: str, pairs: Iterable[tuple[str, str]] = ()) 
     Addresses are relative to the document, in Markdown or as `pairs` of visible text and address, as pages of HTML
     have them; a pair belongs to the passages that have its text.
     """
-    shown = " ".join(text.split())
-    addresses = [*_HYPERLINK.findall(text), *(address for visible, address in pairs if visible in shown)]
+    plain_text = " ".join(text.split())
+    addresses = [*_HYPERLINK.findall(text), *(address for visible, address in pairs if visible in plain_text)]
     targets = (_resolve_address(address, posixpath.dirname(doc_id)) for address in addresses[:_MAX_STARTS])
     return list(dict.fromkeys(id for id in targets if id and id != doc_id))
 

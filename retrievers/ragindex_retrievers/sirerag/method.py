@@ -1,4 +1,4 @@
-"""SiReRAG (Zhang et al., ICLR 2025; readings S1 to S3 in docs/explanation/methods/sirerag.md)."""
+"""SiReRAG (Zhang et al., ICLR 2025; readings S1 to S3 in docs/dev/evidence/sirerag.md)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -104,17 +104,17 @@ class LiftedRetriever:
         check_queries(queries, k)
         among_leaves = [replace(query, filter=combine_filters(query.filter, _LEAVES)) for query in queries]
         answers = self.base.retrieve(among_leaves, max(self.depth, k))
-        return [self._one(query, answer, k) for query, answer in zip(queries, answers, strict=True)]
+        return [self._retrieve_one(query, answer, k) for query, answer in zip(queries, answers, strict=True)]
 
-    def _one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
+    def _retrieve_one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         start = time.perf_counter()
-        raised = lifted(retrieval.hits)
-        ranked = sorted(raised, key=lambda id: (-raised[id].score, id))
+        scores = lift_scores(retrieval.hits)
+        ranked = sorted(scores, key=lambda id: (-scores[id].score, id))
         record_ranking("passages by their aggregates", ranked, k)
         best = ranked[:k]
-        hits = fetch_hits(self.nodes, {id: raised[id].score for id in best}, self.source)
+        hits = fetch_hits(self.nodes, {id: scores[id].score for id in best}, self.source)
         ids = tuple(hit.id for hit in hits)
-        paths = tuple((Triple(raised[id].by, "is made of", id),) for id in ids[:_TRACE_LENGTH] if raised[id].by)
+        paths = tuple((Triple(scores[id].by, "is made of", id),) for id in ids[:_TRACE_LENGTH] if scores[id].by)
         ms = (time.perf_counter() - start) * 1e3
         step = Step(1, "passages by their aggregates", query.text, ids, paths=paths, ms=ms)
         return Retrieval(hits, (*retrieval.trace, step), retrieval.notes)
@@ -128,7 +128,7 @@ class LiftedScore:
     by: str = ""
 
 
-def lifted(leaves: Sequence[Hit]) -> Mapping[str, LiftedScore]:
+def lift_scores(leaves: Sequence[Hit]) -> Mapping[str, LiftedScore]:
     """Return the lifted score of every passage that is among the leaves of a pool or named by one.
 
     The score is the passage's own, or the mean of that and the score of the best leaf that names it if that

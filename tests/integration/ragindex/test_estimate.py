@@ -14,8 +14,8 @@ from ragindex import estimate as estimate_module
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate import Estimate, Pricing, estimate, estimate_encoding, estimate_questions
-from ragindex.estimate_left import estimate_left
+from ragindex.estimate import Estimate, EstimateScope, Pricing, estimate, estimate_encoding, estimate_questions
+from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
 from ragindex.interfaces.llm import LLMSettings
@@ -30,6 +30,8 @@ from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data import datasets, worlds
+
+EVERY, HALF = EstimateScope(sample=4), EstimateScope(sample=2)
 
 
 @pytest.fixture
@@ -154,7 +156,7 @@ def test_money_is_unknown_without_a_price(corpus: Corpus, monkeypatch: pytest.Mo
 def test_the_interval_of_a_sample_holds_the_charge(server: OpenAIServer, corpus: Corpus, tmp_path: Path) -> None:
     cache = SQLiteCache(tmp_path / "calls.sqlite")
     (plain,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
-    (sampled,) = estimate(corpus, SCHEMES, LLM, LLMSettings(cache=cache), sample=20)
+    (sampled,) = estimate(corpus, SCHEMES, LLM, LLMSettings(cache=cache), EstimateScope(sample=20))
     real = build_and_count(corpus, tmp_path / "w", LLMSettings()).first
     assert real.money is not None
     for one in (plain, sampled):
@@ -208,9 +210,9 @@ def test_what_the_cache_has_costs_nothing(server: OpenAIServer, corpus: Corpus, 
     assert estimate_left(tmp_path / "w", first, labelled, LLMSettings()) == []
     (left,) = estimate_left(tmp_path / "w", corpus, labelled, LLMSettings())
     assert (left.task, left.calls, left.methods) == ("extract", 30, ("bm25(over=triples)",))
-    (nothing_kept,) = estimate_left(tmp_path / "w", corpus, labelled, LLMSettings(), keep_calls=False)
+    (nothing_kept,) = estimate_left(tmp_path / "w", corpus, labelled, LLMSettings(), BuildPlan(keep_calls=False))
     assert nothing_kept.calls == 50
-    (new,) = estimate_left(tmp_path / "other", corpus, labelled, LLMSettings(), llm=LLM)
+    (new,) = estimate_left(tmp_path / "other", corpus, labelled, LLMSettings(), BuildPlan(llm=LLM))
     assert new.calls == 50
     assert server.requests == []
 
@@ -218,7 +220,7 @@ def test_what_the_cache_has_costs_nothing(server: OpenAIServer, corpus: Corpus, 
 def test_of_a_large_corpus_a_part_is_counted(server: OpenAIServer, corpus: Corpus) -> None:
     (whole,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     size = sum(len(document.text) for document in corpus.documents)
-    (part,) = estimate(corpus, SCHEMES, LLM, LLMSettings(), most_characters=size // 3)
+    (part,) = estimate(corpus, SCHEMES, LLM, LLMSettings(), EstimateScope(most_characters=size // 3))
     assert part.calls == pytest.approx(whole.calls, rel=0.1)
     assert part.money == pytest.approx(whole.money, rel=0.1)
     assert part.money_high is not None
@@ -234,11 +236,15 @@ def test_a_sample_of_questions_counts_the_rounds_of_the_model(monkeypatch: pytes
     with thinking as server:
         (plain,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
         setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
-        (sampled,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=4)
+        (sampled,) = estimate_questions(
+            data.corpus, schemes, LLM, setting, data.queries, reads=False, scope=EstimateScope(sample=4)
+        )
         assert plain.calls > 8
         assert sampled.calls == len(server.requests) == 8  # all questions are sampled: two rounds each
         assert (sampled.task, sampled.basis, plain.basis) == ("thought, ircot", "sampled", "assumed")
-        (half,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=False, sample=2)
+        (half,) = estimate_questions(
+            data.corpus, schemes, LLM, setting, data.queries, reads=False, scope=EstimateScope(sample=2)
+        )
         assert 8 < half.calls < plain.calls  # the rest is as of rules
 
 
@@ -249,13 +255,16 @@ def test_sampled_questions_are_not_paid_again(monkeypatch: pytest.MonkeyPatch, t
     said = '{"thought": "It has to be found who is meant.", "answer": "x", "passages": [1], "found": true}'
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
     with counting(monkeypatch, tmp_path, lambda body: said) as server:
-        options: dict[str, Any] = {"reads": True, "paid": LLM.open(setting)}
-        plain = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options)
-        half = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options, sample=2)
+        scope = EstimateScope(paid=LLM.open(setting))
+
+        def ask(scope: EstimateScope) -> list[Estimate]:
+            return estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=True, scope=scope)
+
+        plain, half = ask(scope), ask(replace(scope, sample=2))
         sent = len(server.requests)
-        again = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options, sample=2)
+        again = ask(replace(scope, sample=2))
         assert len(server.requests) == sent == 2 * 2 + 2
-        every = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, **options, sample=4)
+        every = ask(replace(scope, sample=4))
     assert [each.task for each in plain] == [each.task for each in half] == ["thought, ircot", "answer, ircot"]
     assert [plain[1].calls, half[1].calls, sum(each.calls for each in every)] == [4, 2, 0]
     assert 0 < half[0].calls < plain[0].calls

@@ -1,4 +1,4 @@
-"""The method of docs/how-to/asking-a-model.md, written by `new-plugin`, is checked, asked and compared."""
+"""The method of docs/how-to/write-a-method-that-asks-a-model.md: written, checked, asked and compared."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from openai_server import KEY, OpenAIServer
 from project import ROOT
 
-PAGE = ROOT / "docs" / "how-to" / "asking-a-model.md"
+PAGE = ROOT / "docs" / "how-to" / "write-a-method-that-asks-a-model.md"
 MODULE, PROGRAM = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 PRICES = "models:\n  gpt-4o-mini: {input: 1.0, output: 4.0}\n"
 

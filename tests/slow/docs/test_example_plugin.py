@@ -11,10 +11,11 @@ import pytest
 from project import ROOT
 
 PAGE = ROOT / "docs" / "tutorials" / "writing-a-retriever.md"
+PART_PAGE = ROOT / "docs" / "how-to" / "search-a-part-in-a-method.md"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+def blocks(language: str, page: Path = PAGE) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +50,8 @@ def test_a_class_of_a_notebook_is_compared_and_checked(tmp_path: Path) -> None:
 
 
 def test_a_scheme_may_search_a_part_that_exists(tmp_path: Path) -> None:
-    imports = blocks("python")[1].partition("class ")[0]
-    (tmp_path / "first_words.py").write_text(imports + blocks("python")[3], encoding="utf-8")
+    (module,) = blocks("python", PART_PAGE)
+    (tmp_path / "first_words.py").write_text(module, encoding="utf-8")
     code = (
         "from pathlib import Path; from first_words import FirstWords; from ragindex import testing;"
         "from ragindex.types import Query; scheme = FirstWords(words=2); words = testing.DOCUMENTS[3].text.split();"

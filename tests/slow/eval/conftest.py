@@ -1,5 +1,5 @@
 """Fixtures of the comparisons' tests."""
 
-from mlflow_database import empty_store, uri
+from mlflow_database import uri
 
-__all__ = ["empty_store", "uri"]
+__all__ = ["uri"]

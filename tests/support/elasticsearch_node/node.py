@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from memory_folder import folder_in_memory
 
 from ragindex.stores.elasticsearch.client import connect
 
@@ -203,12 +204,10 @@ def start(run: Path, data: Path, settings: Sequence[str] = (), *, heap: str = "5
 
 def place(name: str = "shared") -> Path:
     """For files that need not outlive a node; in memory where there is room, for tests wait on hundreds of syncs."""
-    memory = Path("/dev/shm")
-    room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 << 30
     of = hashlib.sha256(str(FOLDER).encode()).hexdigest()[:12]
-    found = (memory if room else Path(tempfile.gettempdir())) / f"ragindex-elasticsearch-{of}-{name}"
-    shutil.rmtree(found, ignore_errors=True)  # of a node that is gone: its lock is held
-    return found
+    folder = folder_in_memory(2 << 30) / f"ragindex-elasticsearch-{of}-{name}"
+    shutil.rmtree(folder, ignore_errors=True)  # of a node that is gone: its lock is held
+    return folder
 
 
 # ---------------------------------------------------------------- putting it together

@@ -2,12 +2,13 @@
 made once for a corpus and settings, in a folder in memory where there is room.
 """
 
-import os
 import shutil
 import tempfile
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from memory_folder import folder_in_memory
 
 from histories import made
 from histories.faults import pressed
@@ -77,6 +78,4 @@ class Fresh:
 
 def room(prefix: str) -> Path:
     """A folder in memory where there is room: what waits for no disk is quick."""
-    memory = Path("/dev/shm")
-    there = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 30
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=memory if there else None))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=folder_in_memory(1 << 30)))

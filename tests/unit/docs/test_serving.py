@@ -1,4 +1,4 @@
-"""The keys of docs/how-to/serving.md; tests/slow/docs/test_serving.py runs the page's lines."""
+"""The keys of docs/how-to/give-out-keys.md."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from ragindex.serve.keys import load_keyring
 
 
 def test_keys_of_page_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "give-out-keys.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert tomllib.loads(code)
     (tmp_path / "keys.toml").write_text(code)

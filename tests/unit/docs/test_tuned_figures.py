@@ -6,14 +6,13 @@ import pytest
 from project import ROOT
 
 CHOSEN = "sirerag(ranking=lifted)"  # on musique_train, whose figures the table of all methods reports
-RESULTS, OVERVIEW, CHOOSING, GRIEVER, SIRERAG = (
+RESULTS, OVERVIEW, CHOOSING, GRIEVER, SIRERAG, GRIEVER_PAGE, SIRERAG_PAGE = (
     (ROOT / "docs" / name).read_text(encoding="utf-8")
     for name in (
         "dev/evidence/all-methods-on-musique.md",
-        "explanation/results.md",
-        "explanation/choosing-a-method.md",
-        "explanation/methods/griever.md",
-        "explanation/methods/sirerag.md",
+        *("explanation/results.md", "explanation/choosing-a-method.md"),
+        *("dev/evidence/griever.md", "dev/evidence/sirerag.md"),
+        *("explanation/methods/griever.md", "explanation/methods/sirerag.md"),
     )
 )
 
@@ -37,18 +36,25 @@ def test_row_of_a_chosen_preset_has_its_mark_and_the_mark_its_note(page: str) ->
 
 
 @pytest.mark.parametrize(
-    "page", [RESULTS, OVERVIEW, CHOOSING, SIRERAG], ids=["results", "overview", "choosing", "sirerag"]
+    "page",
+    [RESULTS, OVERVIEW, CHOOSING, SIRERAG, SIRERAG_PAGE, GRIEVER_PAGE],
+    ids=["results", "overview", "choosing", "sirerag", "sirerag-page", "griever-page"],
 )
 def test_no_mark_is_without_a_note(page: str) -> None:
     assert set(re.findall(r"[¹²³]", page)) == set(notes(page))
 
 
-def test_the_pages_of_methods_mark_them_too() -> None:
-    by_query = [line for line in GRIEVER.splitlines() if line.startswith("|") and "`retrieval_score=query`" in line]
-    assert len(by_query) == 3
+@pytest.mark.parametrize(("page", "count"), [(GRIEVER, 3), (GRIEVER_PAGE, 1)], ids=["evidence", "page"])
+def test_rows_of_griever_that_were_chosen_are_marked(page: str, count: int) -> None:
+    by_query = [line for line in page.splitlines() if line.startswith("|") and "`retrieval_score=query`" in line]
+    assert len(by_query) == count
     assert all("¹" in row for row in by_query)
-    assert all("chosen with these questions in view" in note.lower() for note in notes(GRIEVER).values())
-    lifted = [line for line in SIRERAG.splitlines() if re.match(r"\| `sirerag\(.*ranking=lifted\)`", line)]
-    assert len(lifted) == 6
+    assert all("chosen with these questions in view" in note.lower() for note in notes(page).values())
+
+
+@pytest.mark.parametrize(("page", "count"), [(SIRERAG, 6), (SIRERAG_PAGE, 2)], ids=["evidence", "page"])
+def test_rows_of_sirerag_that_were_chosen_are_marked(page: str, count: int) -> None:
+    lifted = [line for line in page.splitlines() if re.match(r"\| `sirerag\(.*ranking=lifted\)`", line)]
+    assert len(lifted) == count
     assert all("¹" in row for row in lifted)
-    assert "neither is a blind test of it" in notes(SIRERAG)["¹"]
+    assert "neither is a blind test of it" in notes(page)["¹"]

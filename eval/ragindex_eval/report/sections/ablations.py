@@ -10,9 +10,8 @@ from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex.plugins.specs import Spec, render_spec
 from ragindex_eval.format import many, percent, points, probability, short
-from ragindex_eval.metrics.evidence import TARGETS, write_interval, write_tokens
 from ragindex_eval.report.plots import svg
-from ragindex_eval.report.tables import Column, meaning
+from ragindex_eval.report.tables import TOKENS_MEANING, Column, meaning, token_cells, token_shares
 from ragindex_eval.results.model import LATENCY, Comparison, MethodResult
 
 
@@ -120,31 +119,13 @@ def _describe_others(several: int) -> str:
 def _columns(metrics: Sequence[str], tokens: bool) -> tuple[Column, ...]:
     quality = [Column(name, f"{meaning(name)}; below, the difference to the first row") for name in metrics]
     paid = [Column("tokens a question", "tokens of finding, in and out: the mean")] if tokens else []
-    reading = [Column(f"tokens to {share} of evidence", _READING) for share in _shares(metrics)]
+    reading = [Column(f"tokens to {share} of evidence", TOKENS_MEANING) for share in token_shares(metrics)]
     return (
         *quality,
         *reading,
         *paid,
         Column("p50 ms", "half of the questions were answered within this time, one by one"),
     )
-
-
-_READING = "tokens of hits that a reader of each question must be given until the mean recall of evidence reaches it"
-
-
-def _shares(metrics: Sequence[str]) -> list[str]:
-    """Return the recalls of evidence up to which tokens are counted; [] if there is no evidence."""
-    return [f"{target:.0%}" for target in TARGETS] if any(name.startswith("evidence") for name in metrics) else []
-
-
-def _reading_cells(method: MethodResult, metrics: Sequence[str]) -> list[AblationCell]:
-    readings = [method.tokens_to_recall.get(f"tokens_to_recall@{target:g}") for target in TARGETS]
-    return [
-        AblationCell(
-            "–" if reading is None else write_tokens(reading), "" if reading is None else write_interval(reading)
-        )
-        for reading in readings[: len(_shares(metrics))]
-    ]
 
 
 def _table(
@@ -163,7 +144,7 @@ def _table(
         method = comparison.methods[at]
         quality = [_quality_cell(comparison, method, reference, name) for name in metrics]
         paid = [AblationCell(f"{_tokens(method):,.0f}")] if tokens else []
-        read = _reading_cells(method, metrics)
+        read = [AblationCell(cell.text, cell.interval) for cell in token_cells(method, metrics)]
         key = Markup(svg.key(at))  # noqa: S704  # drawn by us, holds no text
         rows.append(AblationRow(written(value), method.label, key, (*quality, *read, *paid, _latency_cell(method))))
     return Ablation(reference.name, path, tuple(rows))

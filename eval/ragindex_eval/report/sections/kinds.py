@@ -27,13 +27,15 @@ class QuestionGroup:
     """Figures of all methods on one group of questions."""
 
     name: str
+    questions: int
     rows: tuple[MethodRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTable:
-    """Table of one way to group the questions."""
+    """Table of one way to group the questions: `by` hops, kind or title."""
 
+    by: str
     heading: str
     columns: tuple[Column, ...]
     groups: tuple[QuestionGroup, ...]
@@ -72,8 +74,8 @@ def _make_table(comparison: Comparison, by: str) -> GroupTable:
             if (part.by, part.value) == (by, value)
         )
         questions = next(group.questions for group in every if group.value == value)
-        groups.append(QuestionGroup(f"{group_name(by, value)} · {many(questions, 'question')}", rows))
-    return GroupTable(GROUPINGS[by], columns, tuple(groups))
+        groups.append(QuestionGroup(group_name(by, value), questions, rows))
+    return GroupTable(by, GROUPINGS[by], columns, tuple(groups))
 
 
 _TIMES = (

@@ -59,13 +59,13 @@ def render_money(comparison: Comparison) -> MoneyFigures | None:
 def find_pay_offs(comparison: Comparison) -> tuple[PayOff, ...]:
     """Return the pairs of which one method has the costlier index and the cheaper questions, the earliest first."""
     costs = _list_costs(comparison)
-    found = [
+    pairs = [
         PayOff(costlier, cheaper, math.ceil((index - other_index) / (other_question - question)))
         for costlier, (index, question) in costs.items()
         for cheaper, (other_index, other_question) in costs.items()
         if index > other_index and question < other_question
     ]
-    return tuple(sorted(found, key=lambda pair: pair.questions))
+    return tuple(sorted(pairs, key=lambda pair: pair.questions))
 
 
 def _list_costs(comparison: Comparison) -> dict[str, tuple[float, float]]:

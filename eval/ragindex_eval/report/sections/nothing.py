@@ -15,8 +15,16 @@ class NothingRow:
     threshold: str
 
 
-def render_nothing(comparison: Comparison) -> tuple[NothingRow, ...] | None:
-    """Make the rows; None if no questions are marked as unanswerable."""
+@dataclass(frozen=True, slots=True)
+class NothingTable:
+    """Rows of all methods, and the fewest questions that a share of them is of."""
+
+    rows: tuple[NothingRow, ...]
+    fewest: int
+
+
+def render_nothing(comparison: Comparison) -> NothingTable | None:
+    """Make the table; None if no questions are marked as unanswerable."""
     rows = tuple(
         NothingRow(
             row.label,
@@ -26,4 +34,5 @@ def render_nothing(comparison: Comparison) -> tuple[NothingRow, ...] | None:
         )
         for row in comparison.finds_nothing
     )
-    return rows or None
+    fewest = min((min(row.rightly.of, row.wrongly.of) for row in comparison.finds_nothing), default=0)
+    return NothingTable(rows, fewest) if rows else None

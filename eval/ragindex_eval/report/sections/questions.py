@@ -13,7 +13,7 @@ from ragindex.retrieval.trace import KEPT_IDS
 from ragindex.types import Query, Step
 from ragindex_eval.format import many, percent, short, shown, without_folders
 from ragindex_eval.metrics.retrieval import gold_ranks
-from ragindex_eval.metrics.score import judgements, twins
+from ragindex_eval.metrics.score import equivalents, judgements
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
 
@@ -161,7 +161,7 @@ def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
 def _question_detail(comparison: Comparison, at: int) -> QuestionDetail:
     query, methods = comparison.queries[at], comparison.methods
     gold = None if comparison.gold is None else comparison.gold.get(query.id)
-    grades, equal = judgements(comparison.gold, query.id), twins(comparison.gold, query.id)
+    grades, equal = judgements(comparison.gold, query.id), equivalents(comparison.gold, query.id)
     answers = [method.final[at] for method in methods]
     found_by_method = ({id for hit in answer.hits[:_HITS] for id in hit.doc_ids} for answer in answers)
     counts = Counter(id for documents in found_by_method for id in documents)

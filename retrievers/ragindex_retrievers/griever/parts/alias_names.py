@@ -123,13 +123,13 @@ class Name:
         words = _WORD.findall(self.head)
         small = [word for word in words if word.islower()]
         initials = "".join(word[0] for word in words if not word.islower() or word in counted).lower()
-        written = (
+        abbreviation = (
             len(words) > 1
             and words[0][:1].isupper()
             and max(map(len, words)) > 1
             and ENGLISH_FUNCTION_WORDS.issuperset(small)
         )
-        return initials if written and len(initials) > 1 else ""
+        return initials if abbreviation and len(initials) > 1 else ""
 
     @cached_property
     def last_name(self) -> bool:

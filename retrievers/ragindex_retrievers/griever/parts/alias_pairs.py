@@ -77,10 +77,10 @@ def read_mentions(triples: Collection) -> NameMentions:
     table = pa.Table.from_batches(batches, pa.schema([(name, pa.large_string()) for name in ("id", *_FIELDS)]))
     table = table.take(pc.sort_indices(table.column("id")))
     ends = pa.concat_arrays([_read_column(table, name) for name in ("subject_key", "object_key")])
-    written = pa.concat_arrays([_read_column(table, name) for name in ("subject", "object")])
+    spellings = pa.concat_arrays([_read_column(table, name) for name in ("subject", "object")])
     (keys, codes), (passages, owners) = _encode_texts(ends), _encode_texts(_read_column(table, "passage_ids"))
     spoken, predicates = _encode_texts(_read_column(table, "predicate"))
-    twice, names = np.tile(owners, 2), _find_most_frequent(codes, written)
+    twice, names = np.tile(owners, 2), _find_most_frequent(codes, spellings)
     return NameMentions(
         keys.to_pylist(),
         names,
@@ -113,10 +113,10 @@ def _encode_texts(texts: pa.Array) -> tuple[pa.Array, Integers]:
     return distinct, np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _find_most_frequent(codes: Integers, written: pa.Array) -> list[str]:
+def _find_most_frequent(codes: Integers, spellings: pa.Array) -> list[str]:
     """Return the most frequent spelling of each entity; of equally frequent ones the first."""
     counts = (
-        pa.table({"code": pa.array(codes), "name": written}).group_by(["code", "name"]).aggregate([([], "count_all")])
+        pa.table({"code": pa.array(codes), "name": spellings}).group_by(["code", "name"]).aggregate([([], "count_all")])
     )
     ordered = counts.sort_by([("code", "ascending"), ("count_all", "descending"), ("name", "ascending")])
     _, first = np.unique(ordered.column("code").to_numpy(), return_index=True)
@@ -175,14 +175,14 @@ def find_alike(mentions: NameMentions) -> Iterator[AliasCandidate]:
         for key in keys(names[place]):
             groups[key].append(place)
     within: dict[int, list[str]] = defaultdict(list)
-    written = {name.casefold(): place for place, name in enumerate(mentions.names)}
+    place_of = {name.casefold(): place for place, name in enumerate(mentions.names)}
     for key, places in groups.items():
         if len(places) > 1 and (key.startswith(WITHIN) or len(places) > _CROWD_SIZE):
             for place in places:
                 within[place].append(key)
         else:
             yield from (
-                _add_qualifier_passages(candidate, names, written, mentions)
+                _add_qualifier_passages(candidate, names, place_of, mentions)
                 for candidate in _compare_names(names, places)
             )
     yield from _find_within_passages(mentions, names, within)
@@ -201,10 +201,10 @@ def find_neighbours(
 
     Dates and numbers have none.
     """
-    named = [place for place in range(len(mentions.names)) if _can_have_alias(mentions, place)]
-    pairs = near_pairs(vectors[named], least, most, seed)
+    candidates_of_names = [place for place in range(len(mentions.names)) if _can_have_alias(mentions, place)]
+    pairs = near_pairs(vectors[candidates_of_names], least, most, seed)
     for left, other, cosine in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.cosines.tolist(), strict=True):
-        first, second = named[left], named[other]
+        first, second = candidates_of_names[left], candidates_of_names[other]
         if not spelt or alike(taken_apart(mentions.names[first]), taken_apart(mentions.names[second])):
             yield AliasCandidate(first, second, AliasEvidence(NEIGHBOUR, round(min(cosine, 1.0), 4), f"{cosine:.2f}"))
 
@@ -235,7 +235,7 @@ def _compare_names(names: Sequence[Name], places: Sequence[int]) -> Iterator[Ali
 
 
 def _add_qualifier_passages(
-    candidate: AliasCandidate, names: Sequence[Name], written: Mapping[str, int], mentions: NameMentions
+    candidate: AliasCandidate, names: Sequence[Name], place_of: Mapping[str, int], mentions: NameMentions
 ) -> AliasCandidate:
     """Add to a candidate with a qualifier the passages that name the bare name and the qualifier.
 
@@ -244,7 +244,7 @@ def _add_qualifier_passages(
     """
     bare, full = sorted((candidate.first, candidate.second), key=lambda place: len(names[place].beside))
     more = more_beside(names[bare], names[full])
-    beside = written.get(more[0].casefold()) if more and candidate.evidence.where == "agreeing" else None
+    beside = place_of.get(more[0].casefold()) if more and candidate.evidence.where == "agreeing" else None
     if beside is None:
         return candidate
     passages = mentions.passages_of.of(bare)

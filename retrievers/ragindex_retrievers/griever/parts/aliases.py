@@ -81,7 +81,8 @@ def _compare_words(name: Name, other: Name) -> AliasEvidence | None:
     omitted = (*small, *generation, *qualifiers)
     if not omitted:
         return AliasEvidence("spelling", 1.0, where="everywhere" if _is_one_name(name.text, other.text) else "agreeing")
-    two_things = bool(generation) or any(_names_kind(text) for text in qualifiers)
+    names_kind = any(text.split()[-1].islower() for text in qualifiers)  # which of several things: "album", "1995 film"
+    two_things = bool(generation) or names_kind
     score = 0.75 if two_things else 0.8 if qualifiers else 0.95
     return AliasEvidence("left out", score, ", ".join(omitted), "apart" if two_things else "agreeing")
 
@@ -103,11 +104,6 @@ def more_beside(name: Name, other: Name) -> tuple[str, ...] | None:
     if [folded(text) for text in few] != [folded(text) for text in many[: len(few)]]:
         return None
     return None if any(not _PART_OF.isdisjoint(folded(text)) for text in more) else more  # a season is not the series
-
-
-def _names_kind(qualifier: str) -> bool:
-    """Return whether a qualifier says which of several things with one name is meant: "album", "1995 film"."""
-    return qualifier.split()[-1].islower()
 
 
 # ---------------------------------------------------------------- acronyms and persons
@@ -132,12 +128,12 @@ def _compare_persons(first: Name, second: Name) -> AliasEvidence | None:
         return None
     if short.last_name:
         return AliasEvidence(LAST_NAME, 0.7, where="given")
-    given, names = short.parts[:-1], long.parts[:-1]
-    if not (short.person and given and _contains_names(given, names)):
+    given_names, names = short.parts[:-1], long.parts[:-1]
+    if not (short.person and given_names and _contains_names(given_names, names)):
         return None
-    if given[0] == names[0]:
+    if given_names[0] == names[0]:
         return AliasEvidence("middle name left out", 0.85, " ".join(names[1:]).title())
-    return AliasEvidence("initials", 0.8, where="together") if given[0] == names[0][0] else None
+    return AliasEvidence("initials", 0.8, where="together") if given_names[0] == names[0][0] else None
 
 
 def _contains_names(few: Sequence[str], many: Sequence[str]) -> bool:

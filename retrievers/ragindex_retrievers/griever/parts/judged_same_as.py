@@ -119,12 +119,12 @@ class Statement(NamedTuple):
 
 def _read_statements(triples: Collection, pairs: Sequence[NameRow]) -> Mapping[str, Sequence[Statement]]:
     """Return all triples of the entities in the pairs, by entity key."""
-    wanted = {key for pair in pairs for key in pair["aliases"]}
+    alias_keys = {key for pair in pairs for key in pair["aliases"]}
     statements: dict[str, list[Statement]] = defaultdict(list)
     for row in (row for batch in triples.scan(_TRIPLE) for row in batch.to_pylist()):
         for side, far in (("subject", "object"), ("object", "subject")):
             (key,), (other,), (passage,) = row[f"{side}_key"], row[f"{far}_key"], row["passage_ids"]
-            if key in wanted:
+            if key in alias_keys:
                 statements[key].append(Statement(row["id"], passage, row["text"], row[side], other))
     return statements
 
@@ -133,7 +133,7 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
     """Return both names with their first statements where the pair holds; those that name both come first."""
     first, second = pair["aliases"]
     holds = {*pair["passage_ids"]}
-    shown = []
+    descriptions = []
     for key, other in ((first, second), (second, first)):
         ranked = sorted(
             (statement.other != other, statement) for statement in statements[key] if statement.passage in holds
@@ -142,8 +142,8 @@ def _describe_names(pair: NameRow, statements: Mapping[str, Sequence[Statement]]
             _shorten_line(ranked_statement.text, _LONGEST_STATEMENT) for _, ranked_statement in ranked
         )
         name = _shorten_line(ranked[0][1].written, _LONGEST_NAME)
-        shown.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})
-    return shown
+        descriptions.append({"name": name, "statements": list(texts)[:_MAX_STATEMENTS]})
+    return descriptions
 
 
 def _shorten_line(text: str, longest: int) -> str:

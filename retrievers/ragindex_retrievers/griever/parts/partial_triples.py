@@ -100,10 +100,12 @@ class PartialTriples(Part[Collection]):
         """Rebuild the marked records from the current triples. It can be repeated after an interruption."""
         records, marks = self._collections(context)
         marked = {row["id"]: row["key"] for batch in marks.scan(("key",)) for row in batch.to_pylist()}
-        wanted = None if _ALL_MARK in marked else marked
-        stale = self._held(wanted, records)
+        changed_keys = None if _ALL_MARK in marked else marked
+        where = None if changed_keys is None else self._among(changed_keys)
+        ids = (id for batch in records.scan((), where) for id in batch.column("id").to_pylist())
+        stale = {id for id in ids if changed_keys is None or _strip_passage(id) in changed_keys}
         if marked:
-            for batch in _build_partials(context.inputs[0], self, wanted):
+            for batch in _build_partials(context.inputs[0], self, changed_keys):
                 records.upsert(batch)
                 stale.difference_update(batch.column("id").to_pylist())
         records.delete(sorted(stale))
@@ -142,12 +144,6 @@ class PartialTriples(Part[Collection]):
             holders.update(batch.filter(own).column("passage_ids").flatten().unique().to_pylist())
         return holders
 
-    def _held(self, partials: Mapping[str, str] | None, records: Collection) -> set[str]:
-        """Return the ids of the records of these partial triples; of all records if None."""
-        where = None if partials is None else self._among(partials)
-        ids = (id for batch in records.scan((), where) for id in batch.column("id").to_pylist())
-        return {id for id in ids if partials is None or _strip_passage(id) in partials}
-
     def _among(self, partials: Mapping[str, str]) -> Filter | None:
         """Return a filter that passes the records of these partial triples, and possibly others."""
         if self.scope == "corpus":
@@ -185,17 +181,17 @@ class _Partial:
 
 
 def _build_partials(
-    triples: Collection, part: PartialTriples, wanted: Mapping[str, str] | None
+    triples: Collection, part: PartialTriples, owners: Mapping[str, str] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the partial triples `wanted` (by corpus-wide id); of all if None."""
-    table, documents = _read_triples(triples, None if wanted is None else _filter_by_key("entity_keys", wanted))
-    keys = None if wanted is None else pa.array(sorted(set(wanted.values())), pa.string())
+    """Yield the records of the partial triples in `owners` (by corpus-wide id); of all if None."""
+    table, documents = _read_triples(triples, None if owners is None else _filter_by_key("entity_keys", owners))
+    keys = None if owners is None else pa.array(sorted(set(owners.values())), pa.string())
     for inverse in (False, True):
         for block in _split_blocks(table, inverse, keys):
             partials = [
                 row
                 for (entity, predicate), rows in groupby(block.to_pylist(), itemgetter("entity", "predicate"))
-                if wanted is None or partial_id(entity, predicate, inverse) in wanted
+                if owners is None or partial_id(entity, predicate, inverse) in owners
                 for row in _merge_rows(entity, predicate, inverse, list(rows), part.scope)
             ]
             if partials:

@@ -91,11 +91,15 @@ class SameAs(Part[Collection]):
         """Find all pairs anew in O(n log n) of the triples; only changed records are written."""
         names, triples, passages = context.inputs
         mentions = read_mentions(triples)
-        candidates = self._found(mentions, names, context.seed)
+        candidates = self._find_candidates(mentions, names, context.seed)
         known = make_contexts(mentions, passages, self.common, self.passage_cosine, self.most_passages)
         pairs = list(_find_holding(candidates, known))
         replace_records(context.collection("records", SAME_AS_SCHEMA), _build_records(pairs, mentions))
-        context.note(_describe_pairs(pairs, len(candidates)), detail=True)
+        kinds = Counter(item.candidates[0].evidence.kind for item in pairs)
+        ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+        counted = ", ".join(f"{count:,} by {kind}" for kind, count in ordered) or "none"
+        dropped = f"{len(candidates) - len(pairs):,} more were dropped: no passages agree on them."
+        context.note(f"{len(pairs):,} pairs of names are taken for one ({counted}). {dropped}", detail=True)
 
     def open(self, context: ReadContext) -> Collection:
         """Return the collection of pairs, with ids by `pair_id`.
@@ -105,7 +109,7 @@ class SameAs(Part[Collection]):
         """
         return context.collection("records")
 
-    def _found(
+    def _find_candidates(
         self, mentions: NameMentions, names: NameCollections, seed: int
     ) -> Mapping[tuple[int, int], list[AliasCandidate]]:
         keys = pa.array(mentions.keys, pa.large_string())
@@ -179,10 +183,10 @@ def _sample_passages(passages: Integers, both: Integers, most: int) -> Integers:
     """Return at most `most` passages: first those with both names, then an even sample of the others."""
     if len(passages) <= most:
         return passages
-    rest = np.setdiff1d(passages, both, assume_unique=True)
-    room = max(0, most - len(both))
-    evenly = np.linspace(0, len(rest) - 1, room).astype(np.int64) if room else np.empty(0, np.int64)
-    return np.concatenate([both[:most], rest[evenly]])
+    others = np.setdiff1d(passages, both, assume_unique=True)
+    count = max(0, most - len(both))
+    evenly = np.linspace(0, len(others) - 1, count).astype(np.int64) if count else np.empty(0, np.int64)
+    return np.concatenate([both[:most], others[evenly]])
 
 
 def _share_entities(known: Contexts, these: Integers, those: Integers, names: tuple[int, int]) -> Flags:
@@ -257,11 +261,3 @@ def _build_records(pairs: Sequence[Holding], mentions: NameMentions) -> Iterator
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
-
-
-def _describe_pairs(pairs: Sequence[Holding], compared: int) -> str:
-    kinds = Counter(item.candidates[0].evidence.kind for item in pairs)
-    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-    counted = ", ".join(f"{count:,} by {kind}" for kind, count in ordered) or "none"
-    dropped = f"{compared - len(pairs):,} more were dropped: no passages agree on them."
-    return f"{len(pairs):,} pairs of names are taken for one ({counted}). {dropped}"

@@ -24,7 +24,7 @@ def found(query: str, *documents: str) -> MethodAnswer:
 def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comparison:
     """`t` has the text of the gold document `a`. The newest results are these; older ones have other questions."""
     monkeypatch.chdir(tmp_path)
-    gold = {"q1": Gold(frozenset({"a", "b"}), twins={"t": "a"}), "q2": Gold(frozenset({"c"}))}
+    gold = {"q1": Gold(frozenset({"a", "b"}), equivalents={"t": "a"}), "q2": Gold(frozenset({"c"}))}
     answers = {
         "bm25": [found("q1", "x", "t", "a"), found("q2", "c")],
         "dense": [found("q1", "b", "a"), found("q2", "x")],

@@ -54,7 +54,7 @@ def classed(grades: Mapping[str, int]) -> Gold:
 
 
 def measured(hits: Sequence[Sequence[str]], gold: Gold) -> dict[str, float]:
-    return retrieval.score_hits(hits, gold.grades, KS, gold.twins)
+    return retrieval.score_hits(hits, gold.grades, KS, gold.equivalents)
 
 
 def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
@@ -93,7 +93,7 @@ def test_which_copy_is_found_or_judged_changes_nothing(
 def test_a_standing_ranking_names_each_document_once(ranked: list[str], grades: dict[str, int]) -> None:
     """A tool that knows no texts measures the same: by the run and the qrels alone."""
     gold = classed(grades)
-    stood = retrieval.standing(ranked, gold.twins)
+    stood = retrieval.standing(ranked, gold.equivalents)
     assert len(set(stood)) == len(stood) == len(ranked)
     assert [id[0] for id in stood] == [id[0] for id in ranked]
     found = measured([[id] for id in ranked], gold)
@@ -104,9 +104,9 @@ def test_a_standing_ranking_names_each_document_once(ranked: list[str], grades: 
 def test_by_hand() -> None:
     gold = classed({"a1": 1, "a2": 3, "b0": 1})
     assert (gold.doc_ids, gold.grades) == (frozenset({"a1", "b0"}), {"a1": 3, "b0": 1})
-    assert gold.twins == {"a0": "a1", "a2": "a1", "b1": "b0", "b2": "b0"}
-    assert retrieval.standing(["a2", "c0", "a1", "a0", "b1"], gold.twins) == ["a1", "c0", "a2", "a0", "b0"]
-    found = retrieval.score_hits([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.twins)
+    assert gold.equivalents == {"a0": "a1", "a2": "a1", "b1": "b0", "b2": "b0"}
+    assert retrieval.standing(["a2", "c0", "a1", "a0", "b1"], gold.equivalents) == ["a1", "c0", "a2", "a0", "b0"]
+    found = retrieval.score_hits([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.equivalents)
     assert [found[f"R@{k}"] for k in (1, 2, 3)] == [0.5, 0.5, 1.0]  # a0 takes a rank
     assert [found[f"full_R@{k}"] for k in (1, 2, 3)] == [0, 0, 1]
     assert [found[f"one_doc_R@{k}"] for k in (1, 2, 3)] == [0.5, 1.0, 1.0]  # the hits of one document: a0, b2
@@ -137,15 +137,15 @@ def gold_of(*documents: Document) -> Gold:
     ],
 )
 def test_equal_texts(first: tuple[str, str, str], second: tuple[str, str, str], equal: bool) -> None:
-    assert gold_of(Document(*first), Document(*second)).twins == ({second[0]: first[0]} if equal else {})
+    assert gold_of(Document(*first), Document(*second)).equivalents == ({second[0]: first[0]} if equal else {})
 
 
 def test_gold_in_classes_stays_as_it_is() -> None:
     documents = [Document(id, "", "same") for id in "cab"] + [Document("x", "", "other")]
     gold = {"q1": Gold(frozenset("cx")), "q2": Gold(frozenset("ab")), "q3": Gold(frozenset({"gone"}))}
     once = gold_classes.in_classes(documents, gold)
-    assert once["q1"].twins == {"a": "c", "b": "c"}
-    assert once["q2"].twins == {"b": "a", "c": "a"}
+    assert once["q1"].equivalents == {"a": "c", "b": "c"}
+    assert once["q2"].equivalents == {"b": "a", "c": "a"}
     assert once["q3"] == gold["q3"]
     assert gold_classes.in_classes(documents, once) == once
     assert gold_classes.same(once) == dict.fromkeys("abc", "a")
@@ -153,9 +153,9 @@ def test_gold_in_classes_stays_as_it_is() -> None:
     assert gold_classes.note({"q": Gold(frozenset("x"))}) is gold_classes.note(None) is None
 
 
-def alternatives(grades: Mapping[str, int], twins: Mapping[str, str]) -> Gold:
+def alternatives(grades: Mapping[str, int], equivalents: Mapping[str, str]) -> Gold:
     """Gold as a file of questions names it: some documents, with grades, and alternatives of them."""
-    return Gold(frozenset(grades), grades=grades, twins=twins, alternatives=frozenset(twins))
+    return Gold(frozenset(grades), grades=grades, equivalents=equivalents, alternatives=frozenset(equivalents))
 
 
 def test_metrics_of_alternatives_by_hand() -> None:
@@ -184,11 +184,11 @@ def test_alternatives_are_of_a_class_with_their_copies() -> None:
         "q4": alternatives({"gone": 1}, {"p": "gone"}),
     }
     gold = gold_classes.in_classes(documents, named)
-    assert (gold["q1"].grades, gold["q1"].twins) == ({"a": 1, "b": 2}, {"a2": "a", "p": "a", "p2": "a"})
+    assert (gold["q1"].grades, gold["q1"].equivalents) == ({"a": 1, "b": 2}, {"a2": "a", "p": "a", "p2": "a"})
     assert gold["q1"].alternatives == {"p", "p2"}
-    assert (gold["q2"].grades, gold["q2"].twins) == ({"a2": 1, "p2": 3}, {"a": "a2", "b": "a2", "p": "p2"})
+    assert (gold["q2"].grades, gold["q2"].equivalents) == ({"a2": 1, "p2": 3}, {"a": "a2", "b": "a2", "p": "p2"})
     assert gold["q2"].alternatives == {"b"}
-    assert (gold["q4"].grades, gold["q4"].twins) == ({"gone": 1}, {"p": "gone", "p2": "gone"})
+    assert (gold["q4"].grades, gold["q4"].equivalents) == ({"gone": 1}, {"p": "gone", "p2": "gone"})
     assert gold_classes.in_classes(documents, gold) == gold
     assert gold_classes.same(gold) == {"a": "a", "a2": "a", "p": "p", "p2": "p"}
     assert gold_classes.note({"q1": gold["q1"]}) == f"1 gold text (1 question) {GAIN}"
@@ -246,7 +246,7 @@ def test_near_gold_is_of_documents_that_a_method_missed(
 
 
 def test_single_questions_show_alternatives() -> None:
-    gold = {"q1": replace(alternatives({"a": 1}, {"t": "a"}), twins={"t": "a", "u": "a"})}
+    gold = {"q1": replace(alternatives({"a": 1}, {"t": "a"}), equivalents={"t": "a", "u": "a"})}
     hits = (SavedHit("t", ("t",), 1.0),)
     comparison = answered({"some": [MethodAnswer("q1", hits)], "none": [MethodAnswer("q1", ())]}, gold, (1,))
     section = questions_section.render_questions(comparison)
@@ -394,7 +394,7 @@ def test_a_name_of_several_copies_is_gold_like_any_of_them(tmp_path: Path) -> No
     gold = read_dataset(data, questions=asked).gold
     assert gold is not None
     assert len(gold["q00001"].grades) == 1
-    assert len(gold["q00001"].twins) == 2
+    assert len(gold["q00001"].equivalents) == 2
     write(data, {"b/coffee.txt": OTHER})
     with pytest.raises(DataError, match=r"'coffee.txt' stands for 3"):
         read_dataset(data, questions=asked)
@@ -413,7 +413,7 @@ def test_drafting_says_which_documents_repeat_others(tmp_path: Path) -> None:
 
 def with_twin() -> Comparison:
     """Of two methods, one finds the copy after its first iteration."""
-    gold = {"q1": Gold(frozenset({"a"}), twins={"t": "a", "u": "a"})}
+    gold = {"q1": Gold(frozenset({"a"}), equivalents={"t": "a", "u": "a"})}
     method = went("q1", [["x"], ["t#1", "a#0"]], [(1, 10, 1), (2, 10, 1)])
     flat = MethodAnswer("q1", (SavedHit("u", ("u",), 2.0), SavedHit("a", ("a",), 1.0)), None)
     return answered({"gear": [method], "flat": [flat]}, gold, (1, 2))

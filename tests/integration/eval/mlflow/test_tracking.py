@@ -1,5 +1,4 @@
 import json
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from comparing import compare
+from empty_tracker import make_tracker
 from mlflow.utils.validation import _validate_metric_name
 from mlflow_database import all_runs, make_client, parent_of
 
@@ -49,9 +49,9 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_parent_run_with_a_child_a_method(
-    comparison: Comparison, working_folder: Path, empty_store: Path, capfd: pytest.CaptureFixture[str]
+    comparison: Comparison, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(empty_store, working_folder)
+    make_tracker(working_folder)
     study = Study(comparison.dataset.name, (comparison,))
     parent_id = track(study)
     assert capfd.readouterr() == ("", "")

@@ -26,7 +26,7 @@ from ragindex_eval.report.sections import hops, iterations
 from ragindex_eval.report.tables import MetricCell
 from ragindex_eval.results.files import load_results, save_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
-from ragindex_eval.run.ask import answer_all
+from ragindex_eval.run.ask import Asking, answer_all
 
 UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
 
@@ -220,7 +220,7 @@ def test_so_many_ids_of_a_step_are_kept(tmp_path: Path) -> None:
         def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
             return [Retrieval((), (Step(1, IF_STOPPED, "?", tuple(map(str, range(100)))),)) for _ in queries]
 
-    kept = answer_all(Many(), [Query("q1", "?")], 5, tmp_path / "answers.jsonl", "many")
+    kept = answer_all(Many(), [Query("q1", "?")], 5, tmp_path / "answers.jsonl", Asking("many"))
     assert kept[0].trace[0].ids == tuple(map(str, range(KEPT_IDS)))
 
 

@@ -103,7 +103,7 @@ def test_requests_in_flight_reach_the_limit_and_costs_stay_with_their_questions(
     release, scheme = Event(), Asking(together=together)
     hold(server, release, release.set)
     asked = ask.answer_all(
-        scheme.open(workspace), QUERIES, 1, tmp_path / "a.jsonl", "asking", batching=batching_for(workspace, scheme)
+        scheme.open(workspace), QUERIES, 1, tmp_path / "a.jsonl", ask.Asking("asking", batching_for(workspace, scheme))
     )
     assert server.most_in_flight == LIMIT
     for query, answer in zip(QUERIES, asked, strict=True):
@@ -135,7 +135,11 @@ def test_ctrl_c_begins_no_further_request_and_keeps_what_was_in_flight(
     monkeypatch.setattr(ask._log, "propagate", False)
     with pytest.raises(KeyboardInterrupt):
         ask.answer_all(
-            scheme.open(workspace), QUERIES, 1, tmp_path / "a.jsonl", "asking", batching=batching_for(workspace, scheme)
+            scheme.open(workspace),
+            QUERIES,
+            1,
+            tmp_path / "a.jsonl",
+            ask.Asking("asking", batching_for(workspace, scheme)),
         )
     assert said == ["asking: waiting for requests in flight, whose answers will be saved (Ctrl-C: do not wait)"]
     assert len(server.requests) == LIMIT
@@ -144,7 +148,7 @@ def test_ctrl_c_begins_no_further_request_and_keeps_what_was_in_flight(
         assert LIMIT in [calls.execute(f"select count(*) from {name}").fetchone()[0] for name in tables]
     calls.close()
     finished = ask.answer_all(
-        scheme.open(workspace), QUERIES, 1, tmp_path / "a.jsonl", "asking", batching=batching_for(workspace, scheme)
+        scheme.open(workspace), QUERIES, 1, tmp_path / "a.jsonl", ask.Asking("asking", batching_for(workspace, scheme))
     )
     assert [answer.calls for answer in finished] == [CALLS] * len(QUERIES)
     assert len(server.requests) == CALLS * len(QUERIES)  # nothing was paid twice

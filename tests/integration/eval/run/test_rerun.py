@@ -58,11 +58,11 @@ def is_shown_again(*extra: str, methods: str = "bm25", code: int = 0) -> bool:
 def is_unchanged() -> bool:
     """Return whether the comparison of bm25 would show the results of the run before."""
     settings = make_settings({"data": "notes", "questions": "questions.csv", "k": "1,3", "methods": "bm25"})
-    found = rerun.find_record(settings)
-    if found is None:
+    record = rerun.find_record(rerun.settings_digest(settings), settings.out)
+    if record is None:
         return False
-    inputs = rerun.describe_inputs(settings, found[1].files)
-    return rerun.load_unchanged(settings, *found, inputs) is not None
+    inputs = rerun.describe_inputs(settings, record[1].files)
+    return rerun.load_unchanged(settings, *record, inputs) is not None
 
 
 def test_rerun_says_the_same_and_writes_nothing(finished: tuple[Path, Done]) -> None:

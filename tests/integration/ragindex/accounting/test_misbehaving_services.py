@@ -93,7 +93,7 @@ def test_lost_answers_count_against_budget(service: Charging, kind: str) -> None
     """Two of three attempts are charged and lost: without their bounds, three times the budget would be charged."""
     misbehaviour = TIMEOUT if kind == "timeout" else LOST[kind]
     service.misbehave = lambda received, attempt: misbehaviour if attempt < 2 else None
-    ended = run(service, timeout=1.0)
+    ended = run(service, timeout=1.0, concurrency=16 if kind == "timeout" else 4)  # what waits, waits together
     assert isinstance(ended.error, BudgetError)
     assert "possibly charged for requests without an answer" in str(ended.error)
     assert service.charged <= LIMIT

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ragindex.accounting import ledger
 from ragindex.encoders import cache_pruning
 from ragindex.encoders.vector_cache import _SUM, CachedEncoder, _add_checksum
 from ragindex.errors import StoreError
@@ -126,6 +127,27 @@ def test_texts_that_are_gone_go_first_unless_they_were_paid_for(tmp_path: Path) 
         connection.execute("UPDATE gone SET since = ?", (time.time() - 31 * 86_400,))
     cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
     assert 2 not in places(tmp_path)
+
+
+def test_vectors_of_a_part_serve_until_pruning(tmp_path: Path) -> None:
+    """They are of texts that leave it, and that may come back in the same sync; what the file has stays as it is."""
+    cached, encoder = cache(tmp_path, "a", "b")
+    cost(tmp_path, "true", seconds=0.25)
+    vectors = np.stack([encoder.encode_documents([text])[0] for text in ("a", "c", "d")])
+    encoder.encoded.clear()
+    cached.forget(["a", "c", "d"], 2 * vectors)
+    assert held(tmp_path) == 2  # of its own accord it takes none
+    cached.take_vectors(True)
+    cached.forget(["a", "c", "d"], 2 * vectors)
+    with ledger.record_calls() as calls:
+        np.testing.assert_array_equal(cached.encode_documents(["a", "c"]), np.stack([vectors[0], 2 * vectors[1]]))
+    assert encoder.encoded == []
+    assert calls.correction == pytest.approx(0.5, abs=0.1)  # the mean of what others took
+    cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
+    assert held(tmp_path) == 3  # d did not come back
+    encoder.texts_a_request = 8
+    cached.take_vectors(True)
+    assert not cached.takes_vectors  # what was paid for stays in the file
 
 
 def test_a_file_that_was_made_without_gives_its_pages_back(tmp_path: Path) -> None:

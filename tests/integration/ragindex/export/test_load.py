@@ -58,6 +58,14 @@ def first(path: str | Path, **how: Any) -> str:
         return retriever.search(QUESTION, k=1)[0].id
 
 
+def test_misspelled_option_is_refused(desk: Path) -> None:
+    with pytest.raises(TypeError, match="ragindex.load has no option 'allow_host'. Did you mean allow_hosts?"):
+        ragindex.load("retriever", allow_host=["127.0.0.1"])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="ragindex.open has no option 'encodr'. Did you mean encoder?"):
+        ragindex.open(desk / "new", create=True, encodr="lsa")  # type: ignore[call-arg]
+    assert not (desk / "new").exists()
+
+
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the values of a retriever.toml, with a right hash."""
     exported = parse_retriever_file(path.read_bytes(), path)

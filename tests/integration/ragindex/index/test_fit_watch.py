@@ -110,7 +110,23 @@ def test_old_passages_that_enter_the_sample_are_not_new(index: Index) -> None:
             fit = index.encoders.fit(index.encoder_id)
             assert fit is not None
             words = index.encoders.unknown_words(fit)
-            assert (len(words.counts), words.new) == (10, frozenset())
+            assert (len(words.counts), words.new) == (10, {})
+
+
+def test_words_of_few_new_passages_among_many_are_counted(index: Index) -> None:
+    """In a sample of all passages there would be none, or too few to tell."""
+    others = [Document(f"new{number}", "harbour", f"A {OTHERS[number]} near a harbour.") for number in range(4)]
+    index.add(others)
+    with patch.object(fit_watch, "SAMPLED_PASSAGES", 8), patch.object(fit_watch, "UNKNOWN_LIMIT", 0.1):
+        before = index.encoders.fit(index.encoder_id)
+        assert before is not None
+        index.build("hybrid")  # of some parts, so the fit stays
+        words = index.encoders.unknown_words(before)
+        assert (len(words.counts), len(words.new), words.new_share) == (8, 4, 4 / 64)
+        assert words.unknown_new == pytest.approx(1 / 3, abs=0.1)
+        refit = index.build().refit
+    assert refit is not None
+    assert refit.reason.endswith("% of the words of the 6% of the passages that came after it")
 
 
 @pytest.mark.parametrize("lost", ["*.words", "*/fitted_texts.u32"])

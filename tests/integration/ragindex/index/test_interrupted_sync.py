@@ -177,7 +177,7 @@ def covered(tmp_path: Path, *, shares: bool) -> tuple[PartCoverage, Callable[[],
 
 
 def rows(coverage: PartCoverage) -> dict[str, str]:
-    table = coverage.held
+    table = coverage.stored
     return dict(zip(table.column("id").to_pylist(), table.column("revision").to_pylist(), strict=True))
 
 
@@ -223,7 +223,7 @@ def test_few_writes_for_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyP
         coverage.begin(ids)
         coverage.cover(ids, ids, Usage())
     coverage.flush()
-    assert (len(again().held), sum(writes)) == (1_000, 1_000)
+    assert (len(again().stored), sum(writes)) == (1_000, 1_000)
     assert len(writes) < 20
     before = json.dumps(writes)
     again()

@@ -165,7 +165,7 @@ def test_read_only_reader_keeps_the_state_that_it_reads_alone(follows: bool, tmp
         writer.build("hybrid")
     reader = Index.open(folder, read_only=True)
     sizes = []
-    for turn in range(1, 11):
+    for turn in range(1, 7):
         with Index.open(folder) as writer:
             writer.add(write_texts(range(turn, turn + 6), turn))
             writer.build()

@@ -1,12 +1,19 @@
 """A source keeps the options that it was read with: later runs use them, and an update reads it in the same way."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from ragindex import read
-from ragindex.corpus import Corpus
+from ragindex.corpus import Corpus, local_files
+from ragindex.corpus.local_files import read_raw
+from ragindex.corpus.readers.content import FileContent
 from ragindex.errors import NewerFormatError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.manifest import DocumentSource, Manifest, SourceReading
@@ -60,6 +67,64 @@ def test_an_update_reads_a_source_as_before(
     assert (report.changes.added, report.changes.changed, report.changes.removed) == (is_added, 0, 0)
 
 
+@contextmanager
+def record_reads() -> Iterator[list[str]]:
+    """Yield a list of the files that are parsed in the block."""
+    names = list[str]()
+
+    def note(raw: bytes, file: Path, *others: Any) -> FileContent:
+        names.append(file.name)
+        return read_raw(raw, file, *others)
+
+    with patch.object(local_files, "read_raw", note):
+        yield names
+
+
+def test_files_with_known_bytes_are_not_parsed(docs: Path, index: Index) -> None:
+    """Their dates do not matter, and those that have no documents are read each time: they may be readable now."""
+    (docs / "blank.md").write_text(" ", encoding="utf-8")
+    index.replace(read(docs, skip_bad=True))
+    before = sorted(index.documents, key=lambda document: document.id)
+    with record_reads() as names:
+        report = index.update(dry_run=True)
+        assert (report.changes.unchanged, report.changes.removed) == (4, 0)
+        os.utime(docs / "a.md", (1, 1))
+        (docs / "b.txt").rename(docs / "other.txt").rename(docs / "b.txt")
+        assert index.update().changes.unchanged == 4
+        assert names == ["blank.md", "blank.md"]
+    assert sorted(index.documents, key=lambda document: document.id) == before
+    (docs / "a.md").write_text("# A\n\nThe harbow.", encoding="utf-8")  # as long as before
+    (docs / "drafts" / "c.md").rename(docs / "d.md")
+    with record_reads() as names:
+        report = index.update()
+    assert sorted(names) == ["a.md", "blank.md", "d.md"]
+    assert (report.changes.changed, report.changes.renamed) == (1, (("drafts/c.md", "d.md"),))
+    assert report.changes.unchanged == 2
+
+
+@pytest.mark.parametrize("cause", ["readers", "options", "removal"])
+def test_known_files_are_read_again_where_documents_may_differ(
+    cause: str, docs: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By other readers, with other options, and where a document is missing."""
+    index.replace(read(docs, rows="text=answer"))
+    expected = ["a.md", "b.txt", "c.md", "faq.csv"]
+    if cause == "readers":
+        monkeypatch.setattr("ragindex.index.readings.readers_version", lambda: "other")
+    elif cause == "options":
+        index.add(read(docs / "drafts", encoding="cp1252"))
+    else:
+        index.remove(["faq.csv/F1"])
+    with record_reads() as names:
+        index.update()
+    assert sorted(names) == expected
+    assert ids(index) == ["a.md", "b.txt", "drafts/c.md", "faq.csv/F1"]
+    monkeypatch.undo()
+    with record_reads() as names:
+        index.update()
+    assert names == []
+
+
 def test_a_part_of_a_folder_keeps_options_of_its_own(docs: Path, index: Index) -> None:
     index.replace(read(docs, exclude=["drafts/*"]))
     index.add(read(docs / "drafts" / "c.md"))  # excluded, and named
@@ -109,7 +174,7 @@ def test_a_source_of_an_earlier_version_has_no_options(docs: Path, index: Index)
     index.replace(read(docs))
     index.save(sources={"docs": index.manifest.sources["docs"].model_copy(update={"reading": None})})
     assert find_reading(index.manifest.sources, str(docs)) is None
-    assert "Index it once more" in index.update().failures["docs"]
+    assert "Read it once more, with the options you gave then" in index.update().failures["docs"]
     assert index.replace(read(docs)).unchanged == 4
     assert index.update().failures == {}
 

@@ -1,18 +1,27 @@
 """Documents under another id: they are reported as renamed, cost nothing again, and their old ids lead to them."""
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 from command_line import ragindex
 from till import PAID, billing, open_desk
 
 import ragindex as library
+from ragindex.encoders import cache_pruning
+from ragindex.encoders.cache_pruning import VectorKind
 from ragindex.encoders.lsa import LsaEncoder
+from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.index import changes
 from ragindex.index.index import Index
 from ragindex.index.renames import find_renames, read_renames
+from ragindex.parts.vectors.vectors import Vectors
 from ragindex.types import Document
 
 LINES = [f"Line {number} of the guide to harbour {number * 7}." for number in range(40)]
@@ -85,6 +94,46 @@ def test_all_files_renamed_encode_nothing(pages: Path, tmp_path: Path, monkeypat
         changed = index.replace(library.read(pages))
         assert changed.renamed == (("moved-page3.md", "last.md"),)
         assert changed.unchanged == 11
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+def test_vectors_follow_their_texts_without_a_cache(
+    renamed: bool, pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quick ones are pruned from the cache: those that the part stores are taken for other ids and other metadata."""
+    monkeypatch.setitem(cache_pruning.VECTOR_KINDS, "quick", VectorKind("1 = 1", 0.0, 0))
+    with Index.open(tmp_path / "w", create=True) as index:
+        documents = list(library.read(pages).documents)
+        index.replace(documents, source="pages")
+        index.build("hybrid")
+        vectors = read_vectors(index)
+        moved = [replace(each, id=f"moved-{each.id}", metadata={"commit": "1f3a"}) for each in documents]
+        edited = [replace(each, metadata={"commit": "1f3a"}) for each in documents]
+        index.replace(moved if renamed else edited, source="pages")
+        with patch.object(LsaEncoder, "encode_documents", side_effect=AssertionError("a text was encoded again")):
+            index.build()
+        stored = read_vectors(index)
+        assert stored.keys() == vectors.keys()
+        for text, vector in vectors.items():
+            np.testing.assert_allclose(stored[text], vector, rtol=0, atol=1.2e-7)  # scaled to length one again
+        assert len(index.retriever("dense").search("Which island has a light?", where={"meta.commit": "1f3a"})) > 0
+        assert count_cached_vectors(index) == 0
+        index.remove([document.id for document in index.documents][1:])  # and no passage is made
+        with patch.object(CachedEncoder, "_add_rows", side_effect=AssertionError("vectors were read needlessly")):
+            index.build()
+
+
+def read_vectors(index: Index) -> dict[str, list[float]]:
+    """Return the stored vector of each text."""
+    records = index.open_part(Vectors())
+    batches = records.scan(("text", "vector"))
+    return {row["text"]: row["vector"] for batch in batches for row in batch.to_pylist()}
+
+
+def count_cached_vectors(index: Index) -> int:
+    with closing(sqlite3.connect(index.folder / "caches" / "vectors.sqlite")) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM vectors").fetchone()
+    return int(count)
 
 
 def test_old_ids_lead_to_the_newest_until_they_are_taken(pages: Path, tmp_path: Path) -> None:

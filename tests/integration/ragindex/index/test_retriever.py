@@ -3,6 +3,7 @@
 import asyncio
 import pydoc
 import shutil
+import warnings
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -309,6 +310,20 @@ def test_positions_are_those_of_the_text_that_was_found(tmp_path: Path) -> None:
         with pytest.warns(StaleWarning):
             (hit,) = index.retriever("dense").search("bollard", k=1)
         assert (hit.text, hit.positions) == (GUIDE, ())
+
+
+def test_reader_beside_an_update_is_not_warned(tmp_path: Path) -> None:
+    """What it searches is older than the corpus until the update ends: the command would be refused."""
+    with ragindex.open(tmp_path / "w", create=True) as index:
+        index.add([guide()])
+        index.build("bm25")
+        with index.writer("indexing"):
+            index.add([ragindex.Document("more", "More", "Another text.")])
+            with ragindex.open(tmp_path / "w", read_only=True) as reader, warnings.catch_warnings():
+                warnings.simplefilter("error", StaleWarning)
+                assert len(reader.retriever("bm25").search("bollard")) == 1
+        with ragindex.open(tmp_path / "w", read_only=True) as reader, pytest.warns(StaleWarning, match="older than"):
+            reader.retriever("bm25")
 
 
 def test_a_document_whose_sections_change_is_changed(tmp_path: Path) -> None:

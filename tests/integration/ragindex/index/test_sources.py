@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from examples import examples
 from ragindex import read
+from ragindex.corpus.git_source import readers_version
 from ragindex.errors import DataError, RagindexError, UsageError, WorkspaceError
 from ragindex.index import sources
 from ragindex.index.documents import DocumentChanges
@@ -286,7 +287,8 @@ def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Index)
     with pytest.raises(WorkspaceError, match=r"not there any more; if it was moved here, run: .*moved --as docs"):
         workspace.replace(read(tmp_path / "moved"))
     assert workspace.replace(read(tmp_path / "moved"), source="docs").unchanged == 2
-    moved = DocumentSource(root=str(tmp_path / "moved"), format="folder", reading=SourceReading(parts={"": {}}))
+    reading = SourceReading(parts={"": {}}, readers=readers_version())
+    moved = DocumentSource(root=str(tmp_path / "moved"), format="folder", reading=reading)
     assert workspace.manifest.sources == {"docs": moved}
 
 

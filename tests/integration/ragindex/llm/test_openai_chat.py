@@ -612,7 +612,7 @@ def test_a_server_that_ignores_schemas_is_told_them(server: OpenAIServer, caplog
     assert answers == [Echo(text="x")] * 5
     assert [told(body) for body in bodies(server)] == [False, True] * 3 + [True, True]  # three repeats, and no more
     assert [record.getMessage() for record in caplog.records] == [
-        f"openai:small at {server.url} accepts JSON schemas and ignores them: they are told in the prompt from now on"
+        f"openai:small at {server.url} accepts JSON schemas and ignores them: the prompt has them from now on"
     ]
 
 

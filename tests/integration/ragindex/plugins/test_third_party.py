@@ -27,6 +27,7 @@ from ragindex.index.fit_watch import PassageSample
 from ragindex.index.index import Index
 from ragindex.index.models import Encoders
 from ragindex.index.parts import KeyInputs, part_key
+from ragindex.index.revisions import revision_table
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, ReadContext, Retriever, Scheme, Uses
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.tasks import Task
@@ -206,7 +207,7 @@ def test_keys_of_parts_encoders_and_tasks_hold_code_hash(tmp_path: Path, monkeyp
     def named() -> list[str]:
         (tmp_path / "caches").mkdir(exist_ok=True)
         fitted = Encoders(tmp_path, FittedEncoder(), "english", 0)
-        fitted.prepare(lambda: ["a"], 1, PassageSample({}, lambda ids: []))
+        fitted.prepare(lambda: ["a"], 1, PassageSample(revision_table([], []), lambda ids: []))
         assert fitted.building().id == fitted.open(fitted.building().id).id
         return [
             part_key(Asking(), KeyInputs(None, "rules", 0)),

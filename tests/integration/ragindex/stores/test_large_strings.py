@@ -1,6 +1,6 @@
 """Columns of a whole collection may hold more than 2 GiB; and what an engine fails at is said, never an empty answer.
 
-That a column of 2 GiB is searched was tried by hand (`python -m benchmarks.disk wide`): it takes 10 GB of memory.
+That a column of 2 GiB is searched was tried by hand: it takes 10 GB of memory.
 """
 
 from collections.abc import Callable

@@ -29,7 +29,7 @@ from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, QUESTIONS
 from ragindex.types import Document, Hit, Query, Retrieval, Triple
 from ragindex_baselines.dense import Dense
-from ragindex_retrievers.sirerag.method import LiftedScore, SiReRAG, lifted
+from ragindex_retrievers.sirerag.method import LiftedScore, SiReRAG, lift_scores
 
 TOWNS = [
     Document("1", "", "ANN met BOB @1,0,0", {"year": 1}),
@@ -137,14 +137,14 @@ def test_lifting_by_hand() -> None:
         return Hit(id, kind, passages or (id,), passages or (id,), "", "", score, "x")
 
     leaves = [leaf("x", 0.9, "a", "c"), leaf("a", 0.8), leaf("y", 0.6, "c", "b"), leaf("b", 0.5)]
-    assert lifted(leaves) == {
+    assert lift_scores(leaves) == {
         "a": LiftedScore(pytest.approx(0.85), "aggregate x"),
         "b": LiftedScore(pytest.approx(0.55), "aggregate y"),
         "c": LiftedScore(pytest.approx(0.7), "aggregate x"),  # not found itself: as the last, 0.5
     }
-    assert lifted(leaves[1:2]) == {"a": LiftedScore(0.8)}
-    assert lifted([leaf("a", 0.8), leaf("z", 0.3, "a")]) == {"a": LiftedScore(0.8)}
-    assert lifted([]) == {}
+    assert lift_scores(leaves[1:2]) == {"a": LiftedScore(0.8)}
+    assert lift_scores([leaf("a", 0.8), leaf("z", 0.3, "a")]) == {"a": LiftedScore(0.8)}
+    assert lift_scores([]) == {}
 
 
 def test_only_the_best_leaves_are_looked_at(workspace: Index) -> None:

@@ -1,5 +1,6 @@
 """The verdict of a gate, by hand and by simulation."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -86,6 +87,23 @@ def test_method_worse_by_margin_seldom_passes(lost: float, won: float, margin: f
 
     drawn = np.random.default_rng(0).multinomial(questions, [lost, won, 1 - lost - won], 200)
     assert sum(passes(losses, wins) for losses, wins, _ in drawn.tolist()) <= 200 * 0.05
+
+
+@pytest.mark.parametrize(
+    ("new", "baseline", "sentence"),
+    [
+        ("lsa", "lsa", " Encoder lsa."),
+        ("lsa", "openai:small", " Encoder lsa, of the baseline openai:small."),
+        ("lsa", "unknown", " Encoder of new: lsa."),
+        ("unknown", "lsa", " Encoder of the baseline: lsa."),
+        ("unknown", "unknown", ""),
+    ],
+)
+def test_verdict_names_known_encoders(new: str, baseline: str, sentence: str) -> None:
+    of_new, of_baseline = scored("new", [0.0, 1.0]), scored("old", [1.0, 0.0])
+    gate = judge_gate(replace(of_new, encoder=new), replace(of_baseline, encoder=baseline), "R@5", 0.02)
+    assert gate.describe().partition("margin 2.0.")[2] == sentence
+    assert "unknown" not in gate.describe()
 
 
 def test_only_same_method_passes_by_its_hits() -> None:

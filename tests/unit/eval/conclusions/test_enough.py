@@ -13,6 +13,7 @@ from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.conclusions.questions import plan_questions
 from ragindex_eval.report.sections.enough import render_enough
 from ragindex_eval.report.sections.pairs import render_pairs
+from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import QuestionPlan
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 from ragindex_eval.stats.power import count_questions, raise_spread, smallest_difference
@@ -20,8 +21,12 @@ from ragindex_eval.stats.power import count_questions, raise_spread, smallest_di
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40
 
 
+def planned(comparison: Comparison) -> QuestionPlan | None:
+    return plan_questions(comparison, comparison.dataset.judged)
+
+
 def test_the_plan_of_a_comparison_by_hand() -> None:
-    plan = plan_questions(made({"a": FAIR, "b": GOOD}))
+    plan = planned(made({"a": FAIR, "b": GOOD}))
     assert plan is not None
     spread = stdev([0.0] * 38 + [1.0] * 2)
     assert (plan.best, plan.questions, plan.spread) == ("b", 40, pytest.approx(spread))
@@ -37,7 +42,7 @@ def test_the_plan_of_a_comparison_by_hand() -> None:
 
 
 def test_questions_that_are_too_few_for_any_difference_say_so() -> None:
-    plan = plan_questions(made({label: [1, 0, 1, 0, 1] for label in "abcd"} | {"e": [1, 1, 1, 1, 1]}))
+    plan = planned(made({label: [1, 0, 1, 0, 1] for label in "abcd"} | {"e": [1, 1, 1, 1, 1]}))
     assert plan is not None
     assert plan.describe() == (
         "5 questions are too few to show any difference of R@5 between e and another method (80 % power); "
@@ -47,18 +52,18 @@ def test_questions_that_are_too_few_for_any_difference_say_so() -> None:
 
 
 def test_equal_methods_are_never_told_apart_and_one_method_has_no_plan() -> None:
-    plan = plan_questions(made({"a": FAIR, "b": FAIR, "c": GOOD}))
+    plan = planned(made({"a": FAIR, "b": FAIR, "c": GOOD}))
     assert plan is not None
     assert plan.best == "c"
-    assert plan_questions(made({"a": FAIR, "b": FAIR})) is None, "differences that are all 0 tell no spread"
-    assert plan_questions(made({"a": FAIR})) is None
-    assert plan_questions(made({"a": FAIR[:4], "b": GOOD[:4]})) is None
+    assert planned(made({"a": FAIR, "b": FAIR})) is None, "differences that are all 0 tell no spread"
+    assert planned(made({"a": FAIR})) is None
+    assert planned(made({"a": FAIR[:4], "b": GOOD[:4]})) is None
 
 
 def test_sentence_and_tables_quote_one_figure() -> None:
     """Rounded alike: 194 more questions, and a difference of 5.0 points."""
     comparison = made({"a": FAIR, "b": GOOD, "c": GOOD})
-    plan, said = plan_questions(comparison), state_conclusion(comparison)
+    plan, said = planned(comparison), state_conclusion(comparison)
     figures = render_enough(replace(comparison, enough=plan))
     assert plan is not None
     assert figures is not None
@@ -74,7 +79,7 @@ def test_sentence_and_tables_quote_one_figure() -> None:
 
 def test_graded_differences_need_not_be_as_large_as_those_of_0_and_1() -> None:
     """Of a mean of 0.047, differences of a quarter spread by √(0.047 · 0.203) at least, not by √(0.047 · 0.953)."""
-    quarters = plan_questions(made({"a": [0.25, 0.5] * 100, "b": [0.5] * 200}))
+    quarters = planned(made({"a": [0.25, 0.5] * 100, "b": [0.5] * 200}))
     assert quarters is not None
     assert quarters.smallest[0][1] == smallest_difference(stdev([0.25, 0.0] * 100), 200, size=0.25)
     assert (smallest_difference(0.125, 200, size=0.25), smallest_difference(0.125, 200)) == (0.03, 0.045)

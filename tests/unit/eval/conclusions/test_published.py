@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_comparisons import made
 
-from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain
+from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain, list_measured_conditions
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import ComparedCondition, PublishedComparison, ReaderFacts
@@ -27,7 +27,11 @@ def table(figures: dict[str, list[float | None]], **given: Any) -> PublishedTabl
 
 
 def compared(figures: dict[str, list[float | None]], comparison: Comparison | None = None, **given: Any) -> Any:
-    return compare_published(comparison or made(RECALLS), table(figures, **given), "letters")
+    measured = comparison or made(RECALLS)
+    reader = "none" if measured.reader is None else measured.reader.llm
+    models = {"encoder": measured.encoder, "llm": measured.llm, "reader": reader}
+    conditions = list_measured_conditions(measured.dataset, measured.ks[-1], **models)
+    return compare_published(table(figures, **given), "letters", measured, conditions, measured.bounds)
 
 
 @pytest.mark.parametrize(

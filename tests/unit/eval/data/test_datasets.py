@@ -159,7 +159,7 @@ def test_gold_of_hotpotqa_beside_a_corpus_needs_no_context(tmp_path: Path) -> No
 def test_a_text_kept_under_two_ids_is_one_gold_text(tmp_path: Path) -> None:
     write(tmp_path / "c_corpus.json", [{"id": "x", "title": "B", "text": "b"}, {"id": "y", "title": "B", "text": "b"}])
     gold = read_dataset(write(tmp_path / "c.json", MUSIQUE[2:])).gold
-    assert gold == {"q00001": Gold(frozenset({"x"}), (), "", "plain", twins={"y": "x"})}
+    assert gold == {"q00001": Gold(frozenset({"x"}), (), "", "plain", equivalents={"y": "x"})}
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ BARRED = [
 @pytest.mark.parametrize(("written", "grades", "twins"), ALTERNATIVES, ids=[one[0] for one in ALTERNATIVES])
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_alternatives_of_a_document_are_one_gold_document(
-    written: str, grades: dict[str, int], twins: dict[str, str], form: str, tmp_path: Path
+    written: str, grades: dict[str, int], equivalents: dict[str, str], form: str, tmp_path: Path
 ) -> None:
     corpus = write(tmp_path / "corpus.jsonl", BARRED)
     if form == "csv":
@@ -376,7 +376,7 @@ def test_alternatives_of_a_document_are_one_gold_document(
     else:
         questions = write(tmp_path / "questions.jsonl", [{"question": "What?", "documents": written.split(";")}])
     gold = (read_dataset(corpus, questions=questions).gold or {})["q00001"]
-    assert (gold.grades, gold.twins, gold.alternatives) == (grades, twins, frozenset(twins))
+    assert (gold.grades, gold.equivalents, gold.alternatives) == (grades, equivalents, frozenset(equivalents))
     assert gold.doc_ids == frozenset(grades)
 
 

@@ -44,7 +44,7 @@ def test_evidence_that_names_no_place(quote: str, documents: set[str], said: str
 
 
 FIRST, SECOND = EvidencePlace("a", ((0, 3), (4, 8))), EvidencePlace("b", ((5, 9),))
-GOLD = Gold(frozenset({"a", "b"}), evidence=(FIRST, SECOND), twins={"copy": "b"})
+GOLD = Gold(frozenset({"a", "b"}), evidence=(FIRST, SECOND), equivalents={"copy": "b"})
 HITS = (
     (Position("c", 0, 99),),
     (Position("a", 4, 20),),
@@ -63,7 +63,7 @@ def test_evidence_is_found_by_the_hits_that_hold_all_its_words_together() -> Non
 def test_recall_grows_where_evidence_is_whole_or_a_document_is_found() -> None:
     hits = [(("c",), HITS[0], 10), (("a",), HITS[1], 20), (("copy",), HITS[2], 5), (("b",), HITS[3], 7)]
     assert recall_steps(hits, GOLD) == [(42, 0.5), (35, 0.5)]
-    documents = Gold(frozenset({"a", "b"}), twins={"copy": "b"})
+    documents = Gold(frozenset({"a", "b"}), equivalents={"copy": "b"})
     assert recall_steps(hits, documents) == [(30, 0.5), (35, 0.5)]
 
 

@@ -457,7 +457,9 @@ def test_text_and_marks_stand_out_from_the_page(scheme: int) -> None:
 
 def test_the_page_says_what_the_questions_can_show() -> None:
     comparison = made({"a": [1.0] * 38 + [0.0] * 2, "b": [1.0] * 40})
-    page = report.render_report(Study("n", (replace(comparison, enough=plan_questions(comparison)),)))
+    page = report.render_report(
+        Study("n", (replace(comparison, enough=plan_questions(comparison, comparison.dataset.judged)),))
+    )
     section = page[page.index("Are the questions enough?") :]
     assert '<tr><th scope="row">200</th><td>4.7</td></tr>' in section
     assert "<td>about 140</td>" in section

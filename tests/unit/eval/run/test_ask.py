@@ -20,7 +20,7 @@ from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.results.model import NOT_TIMED, MethodAnswer, SavedHit
 from ragindex_eval.run import ask, latency
 from ragindex_eval.run.answers_file import answer_keys, append_answers, load_answers
-from ragindex_eval.run.ask import Batching, without_own_documents
+from ragindex_eval.run.ask import Asking, Batching, without_own_documents
 
 
 def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) 
             return [Retrieval(found, steps, ("note",))] * len(queries)
 
     kept = tmp_path / "answers.jsonl"
-    asked = ask.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, "telling")
+    asked = ask.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, Asking("telling"))
     assert [(len(one.title), len(one.text)) for one in asked[0].hits] == [(200, 300)] * 5 + [(0, 0)] * 2
     assert len(asked[0].trace) == 50
     step = asked[0].trace[0]
@@ -53,7 +53,7 @@ def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read:
 
     queries = [Query(f"q{number}", "?") for number in range(questions)]
     with TemporaryDirectory() as folder:
-        answers = ask.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", "paying")
+        answers = ask.answer_all(Paying(Scripted()), queries, 1, Path(folder) / "answers.jsonl", Asking("paying"))
     batches = math.ceil(questions / Batching().size)
     assert sum(answer.usage.input_tokens for answer in answers) == batches * read
     assert sum(answer.usage.output_tokens for answer in answers) == batches * calls * written
@@ -73,11 +73,10 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
             queries,
             5,
             kept,
-            "scripted",
-            batching=Batching(1, 1),
+            Asking("scripted", Batching(1, 1)),
         )
     assert journal.read_text() == "5 q1\n5 q2\n"
-    answers = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    answers = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, Asking("scripted"))
     assert [answer.query_id for answer in answers] == ["q1", "q2", "q3"]
     assert journal.read_text().split("\n")[0] == "5 q1"
     assert "5 q3" in journal.read_text()
@@ -87,9 +86,9 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [2, 30, 58])
 def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: int) -> None:
     kept, queries, journal = tmp_path / "answers.jsonl", dataset().queries, tmp_path / "journal"
-    whole = ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "scripted")
+    whole = ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, Asking("scripted"))
     kept.write_bytes(kept.read_bytes()[:-cut])
-    again = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, "scripted")
+    again = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, Asking("scripted"))
     assert again == whole
     assert journal.read_text() == "5 q3\n"
     assert load_answers(kept) == {answer.query_id: answer for answer in whole}
@@ -110,8 +109,8 @@ def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
 def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
     kept, queries = tmp_path / "answers.jsonl", dataset().queries
     failing = ScriptedRetriever(Scripted(fails_on=(QUESTIONS[1],)))
-    assert [a.error is None for a in ask.answer_all(failing, queries, 5, kept, "x")] == [True, False, True]
-    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x")] == [None] * 3
+    assert [a.error is None for a in ask.answer_all(failing, queries, 5, kept, Asking("x"))] == [True, False, True]
+    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, Asking("x"))] == [None] * 3
 
 
 def test_latency_percentiles_are_numpys() -> None:
@@ -181,12 +180,12 @@ def test_answers_are_found_again_among_more_questions(tmp_path: Path) -> None:
     kept, journal = tmp_path / "answers.jsonl", tmp_path / "journal"
     first = dataset().queries
     moved = [Query("q1", "And who else?"), *(Query(f"q{at}", one.text) for at, one in enumerate(first, start=2))]
-    answers = ask.answer_all(ScriptedRetriever(Scripted()), first, 5, kept, "x", keys=answer_keys(first, None))
+    answers = ask.answer_all(ScriptedRetriever(Scripted()), first, 5, kept, Asking("x"), keys=answer_keys(first, None))
     asking, keys = ScriptedRetriever(Scripted(journal=str(journal))), answer_keys(moved, None)
-    again = ask.answer_all(asking, moved, 5, kept, "x", keys=keys)
+    again = ask.answer_all(asking, moved, 5, kept, Asking("x"), keys=keys)
     assert again[1:] == tuple(replace(one, query_id=f"q{at}") for at, one in enumerate(answers, start=2))
     assert len(journal.read_text().splitlines()) == 1
-    ask.answer_all(asking, moved[:1], 5, kept, "x", keys=keys, fresh=True)
+    ask.answer_all(asking, moved[:1], 5, kept, Asking("x"), keys=keys, fresh=True)
     assert len(journal.read_text().splitlines()) == 2
     assert len(load_answers(kept)) == len(moved)
 
@@ -195,7 +194,7 @@ def test_an_interrupted_deletion_loses_no_answer(tmp_path: Path, monkeypatch: py
     """Answers to other questions stand in the same file, and were paid for."""
     kept, queries = tmp_path / "answers.jsonl", dataset().queries
     keys = answer_keys(queries, None)
-    ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, "x", keys=keys)
+    ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, Asking("x"), keys=keys)
     before = load_answers(kept)
 
     def interrupt(partial: Path, path: Path) -> None:
@@ -203,7 +202,7 @@ def test_an_interrupted_deletion_loses_no_answer(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(durable_files, "move_durably", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        ask.answer_all(ScriptedRetriever(Scripted()), queries[:1], 5, kept, "x", keys=keys, fresh=True)
+        ask.answer_all(ScriptedRetriever(Scripted()), queries[:1], 5, kept, Asking("x"), keys=keys, fresh=True)
     assert load_answers(kept) == before
 
 

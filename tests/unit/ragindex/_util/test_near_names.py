@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragindex._util.text import describe_near, find_near_names, find_near_paths, suggest_names
+from ragindex._util.text import describe_near, find_near_names, find_near_paths, require_known_options, suggest_names
 
 METHODS = ("bm25", "dense", "evidence", "gear", "gear.naive", "graphrag", "griever", "hybrid", "raptor", "rerank")
 
@@ -34,6 +34,14 @@ def test_all_names_are_listed_if_none_is_near() -> None:
     assert suggest_names("hybird", METHODS) == "Did you mean hybrid?"
     assert suggest_names("splade", ["lsa", "openai"]) == "Available: lsa, openai."
     assert suggest_names("splade", []) == "Available: none."
+
+
+@pytest.mark.parametrize(("name", "hint"), [("encodr", "Did you mean encoder?"), ("x", "Available: seed, encoder.")])
+def test_unknown_options_are_refused(name: str, hint: str) -> None:
+    require_known_options("ragindex.open", ["seed"], ["seed", "encoder"])
+    with pytest.raises(TypeError) as caught:
+        require_known_options("ragindex.open", ["seed", name], ["seed", "encoder"])
+    assert str(caught.value) == f"ragindex.open has no option {name!r}. {hint}"
 
 
 @given(st.text("abcd", max_size=8), st.lists(st.text("abcde", max_size=8), max_size=8, unique=True))

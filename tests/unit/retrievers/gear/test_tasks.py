@@ -153,7 +153,7 @@ ONE, TWO = Triple("a", "b", "c"), Triple("d", "e", "f")
     ],
 )
 def test_triples_in_many_forms(listed: list[Any], expected: tuple[Triple, ...]) -> None:
-    assert Read(triples=listed).kept() == expected
+    assert Read(triples=listed).distinct() == expected
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_triples_in_many_forms(listed: list[Any], expected: tuple[Triple, ...]) 
     ],
 )
 def test_lists_of_triples_are_read_leniently(text: str) -> None:
-    assert read_json(text, Read)[0].kept() == (ONE, TWO)
+    assert read_json(text, Read)[0].distinct() == (ONE, TWO)
 
 
 def reasoned(text: str) -> Reasoning:
@@ -231,7 +231,7 @@ def by_rule(task: Task[Any], given: Mapping[str, Any]) -> Any:
 
 def read(question: str, *known: Triple, passages: tuple[NumberedPassage, ...] = shows(*TEXTS)) -> tuple[Triple, ...]:
     found: Read = by_rule(READ, inputs(question, *known, passages=passages))
-    return found.kept()
+    return found.distinct()
 
 
 def test_the_rules_read_on_from_what_is_known() -> None:

@@ -14,7 +14,7 @@ from openai_server import OpenAIServer
 
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
-from ragindex.estimate import Estimate, estimate
+from ragindex.estimate import Estimate, EstimateScope, estimate
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
@@ -58,12 +58,12 @@ def near(estimated: list[Estimate], used: Mapping[str, tuple[int, int, int]]) ->
 
 
 def test_rewriting_propositions_and_every_level_are_estimated(server: OpenAIServer, tmp_path: Path) -> None:
-    """docs/explanation/methods/sirerag.md: a call a passage exactly, summaries within a third, sampled within 15 %."""
+    """docs/dev/evidence/sirerag.md: a call a passage exactly, summaries within a third, sampled within 15 %."""
     corpus = Corpus("world", "world", tuple(worlds.make_documents(80)), 0, (), True)
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     plain = estimate(corpus, SIRERAG, LLM, LLMSettings())
     assert server.requests == []
-    sampled = estimate(corpus, SIRERAG, LLM, setting, sample=40)
+    sampled = estimate(corpus, SIRERAG, LLM, setting, EstimateScope(sample=40))
     with (
         record_calls() as tally,
         Index.open(tmp_path / "w", llm=LLM, chunking=None, llm_settings=setting, create=True) as workspace,

@@ -55,13 +55,13 @@ def child(written: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_holder_that_lives_keeps_it_beyond_its_time(pair: tuple[Any, Any]) -> None:
     first, second = pair
     with first.lease("the first"):
-        begun = first.held.seen
-        while first.held.seen == begun:  # renewed at least once
+        begun = first.writer_lease.seen
+        while first.writer_lease.seen == begun:  # renewed at least once
             time.sleep(0.05)
         with pytest.raises(WriterBusyError, match=r"writing to the index: the first \(process \d+ on .*Wait for it"):
             second.lease("the second").__enter__()
     with second.lease("the second"):
-        assert first.held is None
+        assert first.writer_lease is None
 
 
 def test_one_whose_process_has_died_here_is_taken_over_at_once(child: subprocess.Popen[str], pair: Any) -> None:
@@ -70,7 +70,7 @@ def test_one_whose_process_has_died_here_is_taken_over_at_once(child: subprocess
     child.kill()
     child.wait()
     with pair[0].lease("the next"):
-        assert pair[0].held.document["owner"] == "the next"
+        assert pair[0].writer_lease.document["owner"] == "the next"
 
 
 def test_one_that_died_on_another_machine_is_taken_over_when_nobody_renews_it(
@@ -114,11 +114,11 @@ def test_a_holder_that_has_lost_it_writes_no_more(pair: tuple[Any, Any]) -> None
     first, second = pair
     collection = first.create("texts", Schema(stored=("text",)))
     with first.lease("the sleeper"):
-        first.held._stop.set()  # its thread sleeps as the machine does
-        first.held._thread.join()
-        lost = {**first.held.document, "owner": "the second", "token": "another"}
-        elastic_lease._put(second.server, second._state, lost, first.held.seen)
-        first.held._renewed -= 10
+        first.writer_lease._stop.set()  # its thread sleeps as the machine does
+        first.writer_lease._thread.join()
+        lost = {**first.writer_lease.document, "owner": "the second", "token": "another"}
+        elastic_lease._put(second.server, second._state, lost, first.writer_lease.seen)
+        first.writer_lease._renewed -= 10
         with pytest.raises(StoreError, match=r"was taken over by the second \(.*Nothing more is written\. Run"):
             collection.delete(["a"])
         with pytest.raises(StoreError, match="was taken over"):

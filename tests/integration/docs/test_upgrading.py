@@ -1,0 +1,112 @@
+"""What version 0.1 has made opens with this version, and nothing is paid again: docs/how-to/upgrading.md.
+
+`tests/support/made_by_0_1` has a folder as the last commit of 0.1 left it: documents, an index of five methods whose
+answers were paid at an endpoint that is no longer there, an exported retriever and settings of a comparison.
+`hits.json` has the hits that it returned.
+"""
+
+import base64
+import io
+import json
+import shlex
+import socket
+import tarfile
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from command_line import ragindex
+from project import ROOT
+
+import ragindex as package
+from ragindex._util import durable_files
+
+FIXTURES = ROOT / "tests" / "support" / "made_by_0_1"
+BUILT_IN = "/tmp/upgrade"  # the folder that the files name
+HITS = json.loads((FIXTURES / "hits.json").read_text("utf-8"))
+METHODS = ",".join(HITS)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that 0.1 left, moved here. A connection to any host fails the test."""
+    packed = base64.b64decode((FIXTURES / "desk.tar.xz.base64").read_bytes())
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    for name in ("workspace.json", "workspace.copy.json"):
+        manifest = tmp_path / "index" / name
+        content = manifest.read_text("utf-8")
+        assert durable_files.load_hashed_json(content.encode()) is not None
+        value = json.loads(content.replace(BUILT_IN, str(tmp_path)))
+        del value["sha256"]
+        manifest.write_bytes(durable_files.dump_hashed_json(value))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-nothing-is-called")
+    monkeypatch.setattr(socket.socket, "connect", _refuse)
+    return tmp_path
+
+
+def _refuse(_: socket.socket, address: object) -> NoReturn:
+    raise AssertionError(f"a call to {address}")
+
+
+def search(method: str, *options: str) -> list[tuple[str, float]]:
+    """Ids and scores of the hits of a search."""
+    question = "Grey Anna" if "triples" in method else "Which river carries slate?"
+    done = ragindex("search", question, *options, "--json", "-")
+    assert done.code == 0, done.err
+    return [(hit["id"], hit["score"]) for hit in done.json["hits"]]
+
+
+@pytest.mark.parametrize("method", HITS)
+def test_indexes_are_searched_with_equal_hits(method: str, desk: Path) -> None:
+    hits = search(method, "--index", "index", "--method", method)
+    assert [id for id, _ in hits] == [id for id, _ in HITS[method]]
+    assert [score for _, score in hits] == pytest.approx([score for _, score in HITS[method]], abs=1e-5)
+
+
+def test_indexes_are_built_again_without_a_paid_call(desk: Path) -> None:
+    """Also a part that was removed: answers and vectors are in the folder."""
+    built = ragindex("index", "notes", "--index", "index", "--methods", METHODS)
+    assert built.code == 0, built.err
+    assert "nothing changed in 20 documents" in built.out
+    assert ragindex("remove", "--index", "index", "--method", "raptor", "--yes").code == 0
+    again = ragindex("index", "notes", "--index", "index", "--methods", METHODS)
+    assert again.code == 0, again.err
+    assert [id for id, _ in search("raptor", "--index", "index", "--method", "raptor")] == [
+        id for id, _ in HITS["raptor"]
+    ]
+
+
+def test_update_names_the_command_that_notes_how_sources_are_read(desk: Path) -> None:
+    refused = ragindex("update", "--index", "index")
+    assert refused.code != 0
+    _, _, command = refused.err.strip().partition("Run: ")
+    assert shlex.split(command)[:2] == ["ragindex", "index"]
+    noted = ragindex(*shlex.split(command)[1:])
+    assert noted.code == 0, noted.err
+    assert "nothing changed in 20 documents" in noted.out
+    (desk / "notes" / "weir.md").write_text("# Weir\n\nThe weir is old.\n")
+    assert ragindex("update", "--index", "index", "--dry-run", "--json", "-").json["sources"][0]["added"] == ["weir.md"]
+
+
+def test_settings_compare_again_without_a_paid_call(desk: Path) -> None:
+    """The answers that the reading model gave are found too."""
+    done = ragindex("compare", "--config", "settings.yaml", "--out", "again", "--json", "-")
+    assert done.code == 0, done.err
+    comparison = done.json["comparisons"][0] if "comparisons" in done.json else done.json
+    assert [method["label"] for method in comparison["methods"]] == ["bm25", "raptor"]
+
+
+def test_exported_retrievers_are_loaded(desk: Path) -> None:
+    """The index stands beside them, as it did."""
+    assert [id for id, _ in search("links", "--retriever", "exported")] == [id for id, _ in HITS["links"]]
+    with package.load("exported") as retriever:
+        assert [hit.id for hit in retriever.search("Which river carries slate?")] == [id for id, _ in HITS["links"]]
+
+
+def test_removed_options_are_refused_with_those_that_exist(desk: Path) -> None:
+    done = ragindex("search", "slate", "--index", "index", "--method", "griever(rrf_k=60)")
+    assert done.code == 2
+    assert "griever has no parameter 'rrf_k'. Available: triples, base" in done.err
+    assert "See: ragindex methods griever" in done.err

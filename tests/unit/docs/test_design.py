@@ -1,0 +1,19 @@
+"""The page on the design: its list of modules is made from the code, the rest is short."""
+
+import runpy
+
+from project import ROOT
+
+
+def test_the_list_of_modules_is_that_of_the_code() -> None:
+    """After a change of modules: `python docs/make_design.py`."""
+    script = runpy.run_path(str(ROOT / "docs" / "make_design.py"))
+    page = script["PAGE"].read_text("utf-8")
+    assert script["page"]() == page, "Run: python docs/make_design.py"
+    by_hand, _, made = page.partition(script["BEGIN"])
+    assert len(by_hand.split()) < 1200
+    for package in script["PACKAGES"]:
+        listed = sum(f"| `{file.name}` |" in made for file in (ROOT / package).rglob("*.py"))
+        assert listed >= sum(file.name != "__init__.py" for file in (ROOT / package).rglob("*.py")) > 5
+    assert "1. `cli`" in made
+    assert "`ragindex/index/`" in made
