@@ -41,7 +41,6 @@ from ragindex.types import Query
 from ragindex_eval.data import worlds
 from ragindex_eval.data.datasets import Dataset, read_dataset
 from ragindex_eval.metrics import retrieval as metrics
-from ragindex_eval.metrics import score
 
 FLAT = ("bm25", "dense", "hybrid", "composed")
 OVER_TRIPLES = (
@@ -108,7 +107,7 @@ def _recall(retrievals: Sequence[Any], dataset: Dataset) -> list[float]:
     assert dataset.gold is not None, "recall needs questions with gold passages"
     scores = []
     for query, retrieval in zip(dataset.queries, retrievals, strict=True):
-        scores.append(score.score_question([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
+        scores.append(metrics.score_question([hit.doc_ids for hit in retrieval.hits], dataset.gold[query.id], KS))
     means = metrics.means(scores)
     return [means[f"R@{k}"] for k in KS]
 

@@ -22,13 +22,12 @@ from scipy.stats import binom
 
 from ragindex.types import Query
 from ragindex_eval.choose.candidates import TRIAL_QUESTIONS, largest_gain
-from ragindex_eval.choose.confirmation import confirmation_level, judge_confirmation, split_questions
 from ragindex_eval.choose.gate import QuestionScores, judge_gate
+from ragindex_eval.choose.recommend import confirmation_level, judge_confirmation, split_questions
 from ragindex_eval.conclusions.leaders import DRIFT
 from ragindex_eval.run.holdout import hash_question
 from ragindex_eval.stats.intervals import LEVEL, SampleArray, mean_interval, percentile_interval
-from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
-from ragindex_eval.stats.power import POWER, raise_spread, smallest_difference
+from ragindex_eval.stats.paired_tests import POWER, paired_interval, raise_spread, run_paired_tests, smallest_difference
 from ragindex_eval.stats.race import RaceRules, run_races
 
 RESAMPLES = 1_000

@@ -29,8 +29,7 @@ from ragindex.types import Hit
 from ragindex_eval.choose.tune import Judged, collect_judged, fit_nested
 from ragindex_eval.data import datasets
 from ragindex_eval.data.gold import Gold, gains
-from ragindex_eval.metrics.retrieval import score_hits
-from ragindex_eval.metrics.score import list_judged
+from ragindex_eval.metrics.retrieval import list_judged, score_hits
 from ragindex_eval.stats.logistic import fit_weights, recall_at
 from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
 

@@ -281,8 +281,9 @@ def _option_row(names: str, text: str) -> Sequence[str]:
 def environment() -> str:
     """The page of environment variables."""
     text = (
-        "A variable whose name ends in `_KEY` or `_PASSWORD` may be replaced by one with the suffix `_FILE`, which "
-        "names a file with the value outside the index; so may the keys that `ragindex serve` and `http(key=…)` name. "
+        "Keys of models and of Elasticsearch, and its password, may come from a file outside the index: the variable "
+        "with the suffix `_FILE` names it, as `OPENAI_API_KEY_FILE`. So may the keys that `ragindex serve` and "
+        "`http(key=…)` name. "
         "A settings file of `compare` may use any variable as `${NAME}`."
     )
     lines = ["# Environment variables", "", NOTE, "", fill(text), ""]

@@ -25,8 +25,7 @@ from ragindex._util.text import many
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning
 from ragindex.encoders.paid_vectors import PaidVectors, TextKind, record_replayed_call, vectors_of_this_run
-from ragindex.encoders.vectors import PROBE, check_token_embeddings, separate_failures
-from ragindex.encoders.word_counts import WordCount, count_words
+from ragindex.encoders.vectors import PROBE, WordCount, check_token_embeddings, count_words, separate_failures
 from ragindex.errors import RequestError, StoreError, UsageError
 from ragindex.interfaces import (
     Encoder,

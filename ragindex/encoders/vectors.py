@@ -1,4 +1,4 @@
-"""Vectors as encoders return them: rows of length one, rows that failed, and vectors of tokens with their spans.
+"""What encoders return: vectors (rows of length one, rows that failed, vectors of tokens with spans), words they know.
 
 A span is (start, end) in characters of the given text, 0 <= start <= end <= its length. Spans may touch, overlap,
 repeat (the pieces of an emoji), contain each other, leave gaps, come in any order, and begin inside a grapheme of
@@ -6,13 +6,14 @@ several characters. Empty spans (special tokens, padding) represent nothing and 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ragindex.errors import UsageError
-from ragindex.interfaces import EncodingFailure, Floats, TokenEmbeddings
+from ragindex.interfaces import Encoder, EncodingFailure, Floats, TokenEmbeddings
 
 PROBE = "dimensions"
 """A text that any encoder has a vector for: if it has one, and a text has none, the text is at fault."""
@@ -104,3 +105,25 @@ def locate_tokens(
     tokens = [i for i, (start, end) in enumerate(offsets) if not special[i] and max(start, prompt) < end]
     moved = len(text) - len(text.lstrip()) - prompt
     return tokens, tuple((max(offsets[i][0], prompt) + moved, offsets[i][1] + moved) for i in tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class WordCount:
+    """How many words there are, and how many of them an encoder does not know. A word counts once in each text."""
+
+    words: int = 0
+    unknown: int = 0
+
+    @property
+    def unknown_share(self) -> float:
+        """The share of the words that is unknown."""
+        return self.unknown / self.words if self.words else 0.0
+
+    def __add__(self, other: "WordCount") -> "WordCount":
+        return WordCount(self.words + other.words, self.unknown + other.unknown)
+
+
+def count_words(encoder: Encoder, text: str) -> WordCount:
+    """Count the words of a text; none of an encoder that knows parts of every word."""
+    known = encoder.check_words(text) or {}
+    return WordCount(len(known), sum(not is_known for is_known in known.values()))

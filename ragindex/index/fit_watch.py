@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragindex._util import durable_files
-from ragindex.encoders.word_counts import WordCount, count_words
+from ragindex.encoders.vectors import WordCount, count_words
 from ragindex.interfaces import Encoder
 
 UNKNOWN_LIMIT = 0.005

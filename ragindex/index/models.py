@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from ragindex._util import canonical, durable_files
 from ragindex._util.progress import progress_bar
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.encoders.word_counts import WordCount
+from ragindex.encoders.vectors import WordCount
 from ragindex.errors import DamagedError, MissingPartError, UsageError
 from ragindex.index.fit_watch import (
     FittedTexts,

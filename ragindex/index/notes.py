@@ -7,7 +7,7 @@ from typing import Any
 
 from ragindex._util.text import first_names, many
 from ragindex.accounting.ledger import DRAFT, THOUGHTS, Tally
-from ragindex.encoders.word_counts import WordCount, count_words
+from ragindex.encoders.vectors import WordCount, count_words
 from ragindex.errors import ServiceError
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.figures import FitState

@@ -14,8 +14,7 @@ from ragindex_eval.data.run_files import RunFile, read_qrels, read_run
 from ragindex_eval.format import join_names
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.stats.intervals import SampleArray, mean_interval
-from ragindex_eval.stats.paired_tests import run_paired_tests
-from ragindex_eval.stats.power import count_questions, smallest_difference
+from ragindex_eval.stats.paired_tests import count_questions, run_paired_tests, smallest_difference
 
 SEED = 0
 _EXAMPLES = 5

@@ -24,9 +24,8 @@ from ragindex.types import Query
 from ragindex_eval.choose.recommendation import LARGER_BUDGET, Candidate, Costs, Progress, RecommendRules
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many, percent, short
-from ragindex_eval.metrics.score import judgements
-from ragindex_eval.run.build_costs import BuildCosts, estimate_building, is_small
-from ragindex_eval.run.estimate_rest import format_duration
+from ragindex_eval.metrics.retrieval import judgements
+from ragindex_eval.run.build_costs import BuildCosts, estimate_building, format_duration, is_small
 from ragindex_eval.run.experiment import Experiment, load_experiment
 from ragindex_eval.run.latency import LazyRetriever
 from ragindex_eval.run.plan import choose_methods, expand_grid

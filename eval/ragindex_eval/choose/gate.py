@@ -19,13 +19,11 @@ from ragindex.corpus.chunking import split_passage_id
 from ragindex.errors import DataError, UsageError
 from ragindex_eval.conclusions.questions import FEWEST_DIFFERENCES
 from ragindex_eval.format import percent, points, shown
-from ragindex_eval.metrics.retrieval import gold_ranks
-from ragindex_eval.metrics.score import equivalents, judgements
+from ragindex_eval.metrics.retrieval import equivalents, gold_ranks, judgements
 from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import UNKNOWN, Comparison, MethodResult
 from ragindex_eval.stats.intervals import Interval, SampleArray
-from ragindex_eval.stats.paired_tests import paired_interval
-from ragindex_eval.stats.power import count_questions
+from ragindex_eval.stats.paired_tests import count_questions, paired_interval
 
 GateVerdict = Literal["PASS", "FAIL", "UNDECIDED"]
 _SHOWN_LOST, _LONGEST_QUESTION = 10, 80

@@ -9,7 +9,7 @@ from ragindex.cli.console import text_table
 from ragindex.index.parts import topological_order, uses_encoder
 from ragindex.types import Usage
 from ragindex_eval.choose.candidates import sort_by_price
-from ragindex_eval.choose.confirmation import judge_confirmation
+from ragindex_eval.choose.recommend import judge_confirmation
 from ragindex_eval.choose.recommendation import (
     Candidate,
     Confirmation,

@@ -19,7 +19,7 @@ from ragindex.parts.records import Doubles
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.metrics.score import list_judged
+from ragindex_eval.metrics.retrieval import list_judged
 from ragindex_eval.run.answers import part_figures
 from ragindex_eval.run.experiment import load_experiment, prepare_index
 from ragindex_eval.run.settings import CompareSettings

@@ -34,7 +34,7 @@ from ragindex_eval.results.model import LATENCY, Comparison, Study
 from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import rerun
 from ragindex_eval.run.answers_file import format_time
-from ragindex_eval.run.estimate_rest import describe_rest, estimate_rest_building, list_rest
+from ragindex_eval.run.build_costs import describe_rest, estimate_rest_building, list_rest
 from ragindex_eval.run.settings import ALL, CompareSettings
 from ragindex_eval.run.study import run_study
 from ragindex_eval.run.thresholds import (

@@ -50,7 +50,7 @@ from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, given_values
 from ragindex_eval.run.study import evaluate
 from ragindex_eval.run.thresholds import require_all_read
-from ragindex_eval.stats.power import POWER
+from ragindex_eval.stats.paired_tests import POWER
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from ragindex_eval.cli.settings_options import (
     settings_group,
 )
 from ragindex_eval.format import join_names
-from ragindex_eval.metrics.score import list_judged
+from ragindex_eval.metrics.retrieval import list_judged
 from ragindex_eval.mlflow.decisions import track_recommendation
 from ragindex_eval.mlflow.tracking import describe_tracker
 from ragindex_eval.run.ask import describe_own_documents

@@ -30,7 +30,7 @@ from ragindex.types import Query
 from ragindex_eval.choose.tune import METHOD, Tuned, make_method, tune
 from ragindex_eval.cli.settings_options import OPENING, READING, DataArgument, list_reading_options, settings_group
 from ragindex_eval.format import percent, points
-from ragindex_eval.metrics.score import list_judged
+from ragindex_eval.metrics.retrieval import list_judged
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.estimate_comparison import estimate_comparison
 from ragindex_eval.run.experiment import load_dataset

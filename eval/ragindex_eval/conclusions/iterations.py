@@ -12,7 +12,7 @@ import numpy as np
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Step
 from ragindex_eval.metrics import retrieval
-from ragindex_eval.metrics.score import equivalents, judgements
+from ragindex_eval.metrics.retrieval import equivalents, judgements
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult
 from ragindex_eval.stats.intervals import SampleArray
 

@@ -12,8 +12,7 @@ from ragindex_eval.format import about_questions, points
 from ragindex_eval.results.model import ComparedMethods, MethodResult
 from ragindex_eval.results.records import FindsNothing, QuestionPlan, QuestionShare
 from ragindex_eval.stats.intervals import LEVEL, SampleArray
-from ragindex_eval.stats.paired_tests import paired_interval
-from ragindex_eval.stats.power import POWER, count_questions, raise_spread, smallest_difference
+from ragindex_eval.stats.paired_tests import POWER, count_questions, paired_interval, raise_spread, smallest_difference
 
 FEWEST_DIFFERENCES = 5
 """With fewer, nothing is said about the spread of a difference."""

@@ -12,6 +12,14 @@ nothing.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ragindex.types import Query
+from ragindex_eval.data.gold import Gold, gains
+
+if TYPE_CHECKING:  # it imports the readers of documents, which rankings in files do not need
+    from ragindex_eval.data.datasets import Dataset
+
 
 NO_EQUIVALENTS: Mapping[str, str] = {}
 RETRIEVAL_METRICS = ("R", "full_R", "Success", "RR", "nDCG", "one_doc_R")
@@ -100,3 +108,25 @@ def _recall(ranked: Sequence[str], gold: Mapping[str, int]) -> float:
 
 def _discounted_gain(grades: Iterable[int]) -> float:
     return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1) if grade)
+
+
+def judgements(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, int]:
+    """Return the grades of a question's gold documents by id; {} if it has none."""
+    of_query = None if gold is None else gold.get(query_id)
+    return {} if of_query is None else gains(of_query.doc_ids, of_query.grades)
+
+
+def list_judged(dataset: "Dataset") -> tuple[Query, ...]:
+    """Return the questions that have gold documents, in their order."""
+    return tuple(query for query in dataset.queries if judgements(dataset.gold, query.id))
+
+
+def equivalents(gold: Mapping[str, Gold] | None, query_id: str) -> Mapping[str, str]:
+    """Return the other documents that count as a gold document of the question, mapped to that gold document."""
+    of_query = None if gold is None else gold.get(query_id)
+    return NO_EQUIVALENTS if of_query is None else of_query.equivalents
+
+
+def score_question(hits: Sequence[Sequence[str]], gold: Gold, ks: Sequence[int]) -> dict[str, float]:
+    """Compute all metrics of one question with `score_hits`; equivalents of gold documents count as gold."""
+    return score_hits(hits, gains(gold.doc_ids, gold.grades), ks, gold.equivalents)

@@ -18,35 +18,28 @@ from ragindex.errors import StoreError
 from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.format import block, count_known, many, shown, without_folders
 from ragindex_eval.report import tables
-from ragindex_eval.report.sections import (
-    ablations,
-    agreement,
-    caveats,
-    coverage,
-    enough,
-    figures,
-    glossary,
-    hops,
-    iterations,
-    kinds,
-    money,
-    nothing,
-    overview,
-    pairs,
-    published,
-    questions,
-    reproduction,
-    seeds,
-)
+from ragindex_eval.report.sections.ablations import render_ablations
+from ragindex_eval.report.sections.basis import render_caveats, render_reproduction
+from ragindex_eval.report.sections.coverage import render_coverage
+from ragindex_eval.report.sections.differences import render_agreement, render_enough, render_pairs
+from ragindex_eval.report.sections.figures import render_figures
+from ragindex_eval.report.sections.glossary import render_glossary
+from ragindex_eval.report.sections.hops import render_hops
+from ragindex_eval.report.sections.iterations import render_iterations
+from ragindex_eval.report.sections.kinds import render_kinds, render_nothing
+from ragindex_eval.report.sections.money import render_money
+from ragindex_eval.report.sections.published import render_published
+from ragindex_eval.report.sections.questions import render_questions
+from ragindex_eval.report.sections.studies import render_overview, render_seeds
 from ragindex_eval.results.model import UNKNOWN, Comparison, Study
 
 _LONGEST_SENTENCE, _LONGEST_COMMAND = 1_500, 4_000  # characters
 _PartSource = tuple[str, str, Callable[[Any], Any]]  # template, heading, and the function that computes its values
 _BEFORE: Sequence[_PartSource] = (
-    ("overview", "All results", overview.render_overview),
-    ("seeds", "Spread over seeds", seeds.render_seeds),
+    ("overview", "All results", render_overview),
+    ("seeds", "Spread over seeds", render_seeds),
 )
-_GLOSSARY: Sequence[_PartSource] = (("glossary", "What the figures mean", glossary.render_glossary),)
+_GLOSSARY: Sequence[_PartSource] = (("glossary", "What the figures mean", render_glossary),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,28 +120,28 @@ def _choose_sections(comparison: Comparison) -> Sequence[tuple[str, str, Sequenc
     looked_at = "Where the methods disagree most" if judged else "What each method found"
     results = (
         ("table", "Results", tables.make_table),
-        ("published", "Published figures", published.render_published),
-        ("money", "What it costs", money.render_money),
+        ("published", "Published figures", render_published),
+        ("money", "What it costs", render_money),
     )
-    plots = (("figures", "Plots", figures.render_figures),)
+    plots = (("figures", "Plots", render_figures),)
     differences = (
-        *([] if judged else [("agreement", "Agreement", agreement.render_agreement)]),
-        ("pairs", "All pairs", pairs.render_pairs),
-        ("enough", "Are the questions enough?", enough.render_enough),
-        ("ablations", "One parameter changed", ablations.render_ablations),
+        *([] if judged else [("agreement", "Agreement", render_agreement)]),
+        ("pairs", "All pairs", render_pairs),
+        ("enough", "Are the questions enough?", render_enough),
+        ("ablations", "One parameter changed", render_ablations),
     )
     groups = (
-        ("iterations", "By iteration", iterations.render_iterations),
-        ("kinds", "By kind", kinds.render_kinds),
-        ("hops", "Spread of recall by kind", hops.render_hops),
-        ("nothing", "Finds nothing", nothing.render_nothing),
-        ("coverage", "What trees group together", coverage.render_coverage),
+        ("iterations", "By iteration", render_iterations),
+        ("kinds", "By kind", render_kinds),
+        ("hops", "Spread of recall by kind", render_hops),
+        ("nothing", "Finds nothing", render_nothing),
+        ("coverage", "What trees group together", render_coverage),
     )
     basis = (
-        ("caveats", "Warnings", caveats.render_caveats),
-        ("reproduction", "What the figures depend on", reproduction.render_reproduction),
+        ("caveats", "Warnings", render_caveats),
+        ("reproduction", "What the figures depend on", render_reproduction),
     )
-    single = ("single", looked_at, (("questions", looked_at, questions.render_questions),))
+    single = ("single", looked_at, (("questions", looked_at, render_questions),))
     return [
         ("results", "Results", results),
         *([] if judged else [single]),

@@ -27,8 +27,7 @@ from ragindex._util.ids import escape_field
 from ragindex.errors import DataError, StoreError
 from ragindex.types import Query
 from ragindex_eval.data.gold import EvidencePlace, Gold, SubQuestion
-from ragindex_eval.metrics.retrieval import ranking, standing
-from ragindex_eval.metrics.score import equivalents, judgements
+from ragindex_eval.metrics.retrieval import equivalents, judgements, ranking, standing
 from ragindex_eval.results.model import LATENCY, RESULT_SCHEMA, Comparison, MethodAnswer, MethodResult, Study
 
 RESULTS, REPORT_FILE = Path("ragindex-results"), "report.html"

@@ -6,8 +6,7 @@ from typing import Any
 
 from ragindex._util.text import describe_near, find_near_names
 from ragindex.errors import UnknownNameError
-from ragindex_eval.metrics.retrieval import gold_ranks
-from ragindex_eval.metrics.score import equivalents, judgements
+from ragindex_eval.metrics.retrieval import equivalents, gold_ranks, judgements
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
 
 

@@ -20,7 +20,7 @@ from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics import retrieval
 from ragindex_eval.metrics.evidence import TokensToRecall
 from ragindex_eval.metrics.long_answers import add_disambiguated_rouge
-from ragindex_eval.metrics.score import list_judged
+from ragindex_eval.metrics.retrieval import list_judged
 from ragindex_eval.results.model import (
     ComparedMethods,
     Comparison,

@@ -23,7 +23,7 @@ from ragindex.interfaces import Scheme
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.format import many
-from ragindex_eval.metrics.score import list_judged
+from ragindex_eval.metrics.retrieval import list_judged
 from ragindex_eval.results.model import MethodResult
 from ragindex_eval.results.records import HoldoutResult
 from ragindex_eval.run.answers_file import answers_fingerprint

@@ -19,8 +19,7 @@ from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.titles import find_naming
 from ragindex_eval.format import many
 from ragindex_eval.metrics.answers import select_shown
-from ragindex_eval.metrics.retrieval import ranking, standing
-from ragindex_eval.metrics.score import equivalents, judgements, list_judged
+from ragindex_eval.metrics.retrieval import equivalents, judgements, list_judged, ranking, standing
 from ragindex_eval.results.model import MethodAnswer, MethodResult
 from ragindex_eval.run.answers_file import EarlierAnswers, note_of_earlier
 from ragindex_eval.run.ask import describe_own_documents

@@ -16,7 +16,7 @@ from ragindex_eval.metrics import answers as answer_metrics
 from ragindex_eval.metrics import long_answers, retrieval
 from ragindex_eval.metrics.evidence import TokensToRecall, evidence_recall, recall_steps, tokens_to_recall
 from ragindex_eval.metrics.long_answers import SpanReader
-from ragindex_eval.metrics.score import judgements, score_question
+from ragindex_eval.metrics.retrieval import judgements, score_question
 from ragindex_eval.results.model import MethodAnswer
 from ragindex_eval.run.answers import Answers, ask_method
 from ragindex_eval.run.ask import failure

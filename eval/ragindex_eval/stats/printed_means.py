@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragindex_eval.stats.intervals import LEVEL, log_odds_interval
-from ragindex_eval.stats.power import count_questions, raise_spread, smallest_difference
+from ragindex_eval.stats.paired_tests import count_questions, raise_spread, smallest_difference
 
 _ROUNDING = 1e-9  # of a sum
 

@@ -49,7 +49,7 @@ class StepView:
 
     iteration: int
     index: str
-    found: str
+    hits: str
     facts: str
     note: str
     ms: str

@@ -1,12 +1,11 @@
 """The reference pages: made from the code, complete, and every example of the API runs."""
 
-import ast
 import json
 import re
 import runpy
 import shlex
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,11 @@ NO_VARIABLES = {  # constants in capitals that name no environment variable
     ),
     *("GIT_ALLOW_PROTOCOL", "GIT_ATTR_NOSYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_NO_LAZY_FETCH", "GIT_TERMINAL_PROMPT"),
 }
-BUILT = {"ELASTICSEARCH_": "ELASTICSEARCH_{", "_PROXY": "_PROXY"}  # names that the source puts together
+BUILT = {  # names that the source puts together, by what they begin or end with
+    "ELASTICSEARCH_": "ELASTICSEARCH_{",
+    "_PROXY": "_PROXY",
+    **dict.fromkeys(("RAGINDEX_READ_KEY", "RAGINDEX_WRITE_KEY", "RAGINDEX_JUDGE_KEY"), "RAGINDEX_{"),
+}
 
 
 def written_variables() -> set[str]:
@@ -47,10 +50,11 @@ def written_variables() -> set[str]:
     return {variable["name"] for group in groups for variable in group["variable"]}
 
 
-def sources() -> Iterator[str]:
-    for package in ("ragindex", "eval/ragindex_eval", "baselines/ragindex_baselines", "retrievers/ragindex_retrievers"):
-        for path in (ROOT / package).rglob("*.py"):
-            yield path.read_text(encoding="utf-8")
+@cache
+def source() -> str:
+    packages = ("ragindex", "eval/ragindex_eval", "baselines/ragindex_baselines", "retrievers/ragindex_retrievers")
+    paths = sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -100,22 +104,20 @@ def test_examples_of_commands_can_be_parsed() -> None:
 
 
 def test_source_reads_no_other_variables() -> None:
-    constants = {
-        node.value
-        for text in sources()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    named = {text for text in constants if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", text)}
+    named = set(re.findall(r"""["']([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)["']""", source()))
     assert len(named) > 30
     assert sorted(named - written_variables() - NO_VARIABLES) == []
 
 
+def test_source_puts_together_no_other_variables() -> None:
+    named = set(re.findall(r"""\bf["']([A-Z]{2,}[A-Z0-9]*_\{)""", source()))
+    assert named == {pattern for pattern in BUILT.values() if pattern.endswith("{")}
+
+
 def test_each_variable_is_read_by_the_source() -> None:
-    text = "\n".join(sources())
     for name in written_variables():
         built = next((pattern for part, pattern in BUILT.items() if part in name), name)
-        assert built in text, name
+        assert built in source(), name
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.types import Document, Triple
 from ragindex_eval.data.questions import DatasetQuestion
-from ragindex_eval.data.worlds.entities import WorldEntity
 from ragindex_eval.data.worlds.facts import World
-from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.layout import Ref, WorldEntity
 from ragindex_eval.data.worlds.prose import write_passage
 from ragindex_eval.data.worlds.questions import QUESTION_KINDS, draw_questions
 

@@ -8,10 +8,9 @@ left out.
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
-from ragindex_eval.data.worlds import words
+from ragindex_eval.data.worlds import phrases as words
 from ragindex_eval.data.worlds.draws import Draws
-from ragindex_eval.data.worlds.entities import Object, WorldEntity, WorldFact
-from ragindex_eval.data.worlds.layout import EntityKind, Layout, Ref
+from ragindex_eval.data.worlds.layout import EntityKind, Layout, Object, Ref, WorldEntity, WorldFact
 from ragindex_eval.data.worlds.naming import WorldNames
 
 _REGIONS_HELD = 32

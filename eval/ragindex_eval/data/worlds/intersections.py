@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ragindex_eval.data.worlds.draws import Draws
-from ragindex_eval.data.worlds.entities import WorldEntity
 from ragindex_eval.data.worlds.facts import World
-from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.layout import Ref, WorldEntity
 from ragindex_eval.data.worlds.prose import name_in_sentence
 from ragindex_eval.data.worlds.wording import WorldQuestion
 

@@ -1,8 +1,4 @@
-"""Layout of a world: regions of about 64 entities, grouped into countries.
-
-An entity is identified by its kind, its region and its slot among the region's entities of that kind.
-Everything else about it is computed from these and the seed, so no list of all entities is kept in memory.
-"""
+"""Who and what is in a world: kinds, numbers and names of entities, and the facts that they have."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -106,3 +102,29 @@ def _counts(n: int, capital: bool) -> dict[EntityKind, int]:
     counts |= {kind: max(fewest, (n * share + _TARGET // 2) // _TARGET) for kind, share, fewest in _SHARES}
     counts["person"] = n - sum(counts.values())
     return counts
+
+
+Object: TypeAlias = Ref | str
+
+
+class WorldFact(NamedTuple):
+    """A fact of an entity: a predicate, which an entity has at most once, and its object."""
+
+    predicate: str
+    object: Object
+
+
+class WorldEntity(NamedTuple):
+    """An entity with all its facts."""
+
+    ref: Ref
+    facts: tuple[WorldFact, ...]
+
+    def get(self, predicate: str) -> Object | None:
+        """Return the object of a predicate, or None."""
+        return next((fact.object for fact in self.facts if fact.predicate == predicate), None)
+
+    def text(self, predicate: str) -> str:
+        """Return the object of a predicate if it is a text; "" if it is an entity or there is none."""
+        value = self.get(predicate)
+        return value if isinstance(value, str) else ""

@@ -7,7 +7,7 @@ Surnames, roots of town names, products and the words of titles are shared by ma
 
 from collections.abc import Sequence
 
-from ragindex_eval.data.worlds import words
+from ragindex_eval.data.worlds import phrases as words
 from ragindex_eval.data.worlds.draws import permutation
 from ragindex_eval.data.worlds.layout import EntityKind, Layout, Ref
 

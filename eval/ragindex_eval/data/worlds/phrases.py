@@ -1,12 +1,51 @@
-"""Wording of passages and questions, read from phrases.txt and prose.txt."""
+"""Words and phrases of worlds, read from text files."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import regex
 
-from ragindex_eval.data.worlds.blocks import read_blocks
+
+def read_blocks(file: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each head with the lines of its block; empty lines and lines that begin with # are skipped."""
+    head, lines = "", list[str]()
+    for line in (Path(__file__).parent / file).read_text(encoding="utf-8").splitlines():
+        if line.startswith("  "):
+            lines.append(line.strip())
+        elif line and not line.startswith("#"):
+            if head:
+                yield head, lines
+            head, lines = line, []
+    yield head, lines
+
+
+_LISTS = {
+    head: tuple(part.strip() for part in text.split("|" if "|" in text else None))
+    for head, lines in read_blocks("words.txt")
+    for text in [" ".join(lines)]
+}
+
+WOMEN, MEN = _LISTS["women"], _LISTS["men"]
+FIRST_NAMES = tuple(name for pair in zip(WOMEN, (*MEN, ""), strict=True) for name in pair if name)
+"""Women's names at even places, men's at odd ones. Their number is a prime, which naming relies on."""
+
+ONSETS, VOWELS, MIDDLES = _LISTS["onsets"], _LISTS["vowels"], _LISTS["middles"]
+ENDINGS = {head.removesuffix(" endings"): words for head, words in _LISTS.items() if head.endswith(" endings")}
+"""Endings by kind; each begins with a vowel, so that an invented name can be split in one way only."""
+
+TOWN_SHAPES, REGION_SHAPES = _LISTS["town shapes"], _LISTS["region shapes"]
+ADJECTIVES, NOUNS, PRIZES = _LISTS["adjectives"], _LISTS["nouns"], _LISTS["prizes"]
+TITLE_ENDS = ("", *(f" {end}" for end in _LISTS["title ends"]))
+
+PRODUCTS = tuple((ending, product) for ending, _, product in (one.partition(": ") for one in _LISTS["products"]))
+"""Ending of a company's name, and its product. The first two are assigned by slot; the others are 23, a prime."""
+
+TYPES = {creator: made for creator, _, made in (one.partition(": ") for one in _LISTS["creators"])}
+CREATORS, PROFESSIONS = tuple(TYPES), _LISTS["professions"]
+CURRENCIES, TRADES, SEAS = _LISTS["currencies"], _LISTS["trades"], _LISTS["seas"]
+
 
 Template: TypeAlias = tuple[str, ...]
 """Alternating texts and field names, starting with a text."""

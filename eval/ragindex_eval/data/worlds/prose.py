@@ -9,9 +9,8 @@ answer.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ragindex_eval.data.worlds.entities import WorldEntity, WorldFact
 from ragindex_eval.data.worlds.facts import World
-from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.layout import Ref, WorldEntity, WorldFact
 from ragindex_eval.data.worlds.phrases import Template, prose, relations
 
 _ENOUGH, _MANY, _MOST = 46, 64, 120  # words: colour is added below the first, never above the second; the maximum

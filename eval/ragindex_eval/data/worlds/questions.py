@@ -12,10 +12,9 @@ from typing import NamedTuple
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.data.questions import DatasetQuestion
 from ragindex_eval.data.worlds.draws import Draws, permutation
-from ragindex_eval.data.worlds.entities import WorldEntity, WorldFact
 from ragindex_eval.data.worlds.facts import World
 from ragindex_eval.data.worlds.intersections import intersection
-from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.layout import Ref, WorldEntity, WorldFact
 from ragindex_eval.data.worlds.phrases import relations
 from ragindex_eval.data.worlds.prose import name_in_sentence
 from ragindex_eval.data.worlds.wording import WorldQuestion, accepted_answers

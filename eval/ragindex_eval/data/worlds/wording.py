@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from ragindex_eval.data.worlds.entities import Object
 from ragindex_eval.data.worlds.facts import World
-from ragindex_eval.data.worlds.layout import Ref
+from ragindex_eval.data.worlds.layout import Object, Ref
 from ragindex_eval.data.worlds.prose import name_in_sentence
 
 

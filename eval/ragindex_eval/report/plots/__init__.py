@@ -6,8 +6,6 @@ under the plot.
 """
 
 from ragindex_eval.report.plots.axes import Axis, Figure
-from ragindex_eval.report.plots.dot_plot import Dot, DotGroup, draw_dots
-from ragindex_eval.report.plots.line_plot import Curve, draw_curves
-from ragindex_eval.report.plots.scatter_plot import Point, draw_scatter
+from ragindex_eval.report.plots.charts import Curve, Dot, DotGroup, Point, draw_curves, draw_dots, draw_scatter
 
 __all__ = ["Axis", "Curve", "Dot", "DotGroup", "Figure", "Point", "draw_curves", "draw_dots", "draw_scatter"]

@@ -1,4 +1,4 @@
-"""Report section with the figures of each group of questions: by hops, by kind, and by whether a title is named."""
+"""Report sections on groups of questions: by hops, by kind, by title named, and those that no document answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,3 +109,36 @@ def _cells(part: Breakdown, metrics: Sequence[str], costs: bool) -> tuple[Metric
         money = "–" if part.usage.money is None else f"{part.usage.money:.5f}"
         cells += map(MetricCell, (f"{_tokens(part):,.0f}", money, f"{part.calls:.1f}"))
     return tuple(cells)
+
+
+@dataclass(frozen=True, slots=True)
+class NothingRow:
+    """Method, with shares of questions for which it finds nothing, and the threshold of the score that all suggest."""
+
+    label: str
+    rightly: str
+    wrongly: str
+    threshold: str
+
+
+@dataclass(frozen=True, slots=True)
+class NothingTable:
+    """Rows of all methods, and the fewest questions that a share of them is of."""
+
+    rows: tuple[NothingRow, ...]
+    fewest: int
+
+
+def render_nothing(comparison: Comparison) -> NothingTable | None:
+    """Make the table; None if no questions are marked as unanswerable."""
+    rows = tuple(
+        NothingRow(
+            row.label,
+            row.rightly.describe(),
+            row.wrongly.describe(),
+            "none" if row.threshold is None else f"{row.threshold:.4g}",
+        )
+        for row in comparison.finds_nothing
+    )
+    fewest = min((min(row.rightly.of, row.wrongly.of) for row in comparison.finds_nothing), default=0)
+    return NothingTable(rows, fewest) if rows else None

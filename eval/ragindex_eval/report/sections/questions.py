@@ -12,8 +12,7 @@ from ragindex.retrieval.formatting import format_path, format_positions
 from ragindex.retrieval.trace import KEPT_IDS
 from ragindex.types import Query, Step
 from ragindex_eval.format import many, percent, short, shown, without_folders
-from ragindex_eval.metrics.retrieval import gold_ranks
-from ragindex_eval.metrics.score import equivalents, judgements
+from ragindex_eval.metrics.retrieval import equivalents, gold_ranks, judgements
 from ragindex_eval.report.plots import svg
 from ragindex_eval.results.model import Comparison, MethodAnswer, MethodResult, SavedHit
 

@@ -72,10 +72,10 @@ class JudgedSameAs(AskingPart[Collection]):
         A pair without a usable answer is counted and left out, and the next sync asks again.
         """
         same, near, triples = context.inputs
-        pairs = {**_read_pairs(near, found=False), **_read_pairs(same, found=True)}
+        pairs = {**_read_pairs(near, likely=False), **_read_pairs(same, likely=True)}
         judged = [pairs[id] for id in sorted(pairs)]
         statements = _read_statements(triples, judged)
-        inputs = {pair["id"]: {"names": _describe_names(pair, statements), "found": pair["found"]} for pair in judged}
+        inputs = {pair["id"]: {"names": _describe_names(pair, statements), "found": pair["likely"]} for pair in judged}
         verdicts = self.ask(context, SAME_AS, inputs, "judged_same_as: pairs")
         joined = [pair for pair in judged if pair["id"] in verdicts and verdicts[pair["id"]].same]
         blocks = (joined[start : start + _BATCH] for start in range(0, len(joined), _BATCH))
@@ -90,14 +90,14 @@ class JudgedSameAs(AskingPart[Collection]):
         return context.collection("records")
 
 
-def _read_pairs(records: Collection, *, found: bool) -> dict[str, NameRow]:
+def _read_pairs(records: Collection, *, likely: bool) -> dict[str, NameRow]:
     fields = [name for name in RECORDS.names if name != "id"]
-    return {row["id"]: {**row, "found": found} for batch in records.scan(fields) for row in batch.to_pylist()}
+    return {row["id"]: {**row, "likely": likely} for batch in records.scan(fields) for row in batch.to_pylist()}
 
 
 def _describe_judgement(judged: Sequence[NameRow], joined: Sequence[NameRow]) -> str:
-    likely, near = ([pair for pair in judged if pair["found"] is was_found] for was_found in (True, False))
-    count = sum(pair["found"] for pair in joined)
+    likely, near = ([pair for pair in judged if pair["likely"] is is_likely] for is_likely in (True, False))
+    count = sum(pair["likely"] for pair in joined)
     return (
         f"{count:,} of {len(likely):,} pairs of names that same_as found are taken for one, and "
         f"{len(joined) - count:,} of {len(near):,} whose vectors are near."

@@ -22,9 +22,8 @@ from ragindex.types import Document
 from ragindex_eval.choose import recommend
 from ragindex_eval.choose.candidates import price_candidates
 from ragindex_eval.choose.recommendation import Candidate
-from ragindex_eval.run import build_costs, estimate_rest
-from ragindex_eval.run.build_costs import SAMPLED_DOCUMENTS, BuildCosts, estimate_building
-from ragindex_eval.run.estimate_rest import estimate_rest_building
+from ragindex_eval.run import build_costs
+from ragindex_eval.run.build_costs import SAMPLED_DOCUMENTS, BuildCosts, estimate_building, estimate_rest_building
 from ragindex_eval.run.settings import CompareSettings
 
 WORLD = ("world:100", "--methods", "bm25,dense,links", "--limit", "80", "--index", "w", "--json", "found.json")
@@ -245,7 +244,7 @@ def test_the_estimate_of_compare_and_recommend_is_one(tmp_path: Path, monkeypatc
         index.add(corpus)
         index.build(schemes["dense"])
         measured = {registry.label(part): index.figures(part).seconds for part in index.all_parts(schemes["dense"])}
-    monkeypatch.setattr(estimate_rest, "list_rest", lambda: ["links"])
+    monkeypatch.setattr(build_costs, "list_rest", lambda: ["links"])
     with ledger.record_calls() as tally:
         assert estimate_rest_building(settings, tmp_path) is None  # without a sample
     assert tally.entries == ()

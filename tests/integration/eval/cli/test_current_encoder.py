@@ -58,6 +58,7 @@ def test_what_recommend_and_judge_print_asks_the_same_index() -> None:
     judged = ragindex("judge", "notes", "questions.txt", "--index", "w", "--methods", "dense", "--out", "judged")
     of_index = ragindex("judge", "w", "questions.txt", "--methods", "dense", "--out", "judged of index")
     for printed, data in ((chosen, ["notes"]), (judged, ["notes"]), (of_index, [])):
+        assert printed.code == 0, printed.err
         words = pasted(printed.out)
         assert words[: len(data) + 3] == ["compare", *data, "--index", "w"]
         words[words.index("--questions") + 1] = "questions.csv"  # nobody has judged anything

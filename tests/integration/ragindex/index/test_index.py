@@ -4,11 +4,13 @@ import json
 import shutil
 import sqlite3
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -175,6 +177,22 @@ def test_no_text_is_encoded_twice(tmp_path: Path, index: BuiltIndex) -> None:
         assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (len(DOCUMENTS),)
     cache.close()
     assert record.seconds > 0
+
+
+def test_seconds_of_part_are_those_of_its_work(index: BuiltIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, clock = index("bm25"), [0.0]
+    monkeypatch.setattr(sync, "time", SimpleNamespace(perf_counter=lambda: clock[0], time=time.time))
+    for name, seconds in (("apply", 100.0), ("finish", 7.0)):
+        work = getattr(Vectors, name)
+
+        def take_time(*arguments: Any, work: Any = work, seconds: float = seconds) -> Any:
+            clock[0] += seconds
+            return work(*arguments)
+
+        monkeypatch.setattr(Vectors, name, take_time)
+    workspace.build(Dense())
+    (record,) = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
+    assert record.seconds == pytest.approx(107.0)
 
 
 def test_fit_after_growth_by_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

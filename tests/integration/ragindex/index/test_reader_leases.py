@@ -43,6 +43,17 @@ def test_reader_opens_late(tmp_path: Path) -> None:
     assert states(writer) == 1
 
 
+def test_holder_of_the_lease_cleans_up(tmp_path: Path) -> None:
+    """As an update of sources does, which holds it for all its steps."""
+    writer, reader = made(tmp_path), opened(tmp_path)
+    more(writer, 1)
+    reader.close()
+    assert states(writer) == 2
+    with writer.writer("steps"):
+        writer.build(BM25())  # there is nothing to do but this
+    assert states(writer) == 1
+
+
 def test_retriever_keeps_its_state(tmp_path: Path) -> None:
     writer = made(tmp_path)
     retriever = BM25().open(writer)

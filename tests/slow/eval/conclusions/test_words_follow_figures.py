@@ -13,7 +13,7 @@ from ragindex.types import Usage
 from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.conclusions.leaders import DRIFT, better, leaders
 from ragindex_eval.report import tables as table
-from ragindex_eval.report.sections import pairs
+from ragindex_eval.report.sections.differences import render_pairs
 from ragindex_eval.results.model import COSTS, LATENCY, Comparison
 from ragindex_eval.stats.intervals import LEVEL
 
@@ -94,7 +94,7 @@ def holds_table(comparison: Comparison, metric: str) -> None:
                 assert (pair.excess > 0) == (metric == "R@5")
                 assert (figure(comparison, a, metric) > figure(comparison, b, metric)) == (metric == "R@5")
     good = {"better", "faster", "less"}
-    matrix = next((one for one in pairs.render_pairs(comparison) or () if one.metric == metric), None)
+    matrix = next((one for one in render_pairs(comparison) or () if one.metric == metric), None)
     for a, row in zip(labels, matrix.rows if matrix else (), strict=False):
         for b, cell in zip(labels, row, strict=True):
             assert (cell.word in good) == (a != b and better(comparison, a, b, metric))

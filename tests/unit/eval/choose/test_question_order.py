@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.types import Query
-from ragindex_eval.choose.confirmation import KEPT_FROM, split_questions
+from ragindex_eval.choose.recommend import KEPT_FROM, split_questions
 from ragindex_eval.run.holdout import hash_question
 
 QUESTIONS = [Query(f"q{number}", f"What is {number}?") for number in range(600)]

@@ -14,8 +14,8 @@ from ragindex.plugins import registry
 from ragindex_eval.choose import candidates as before_building
 from ragindex_eval.choose import recommend
 from ragindex_eval.choose.candidates import broken_constraint, sort_by_price
-from ragindex_eval.choose.confirmation import confirmation_level, judge_confirmation
 from ragindex_eval.choose.race import Choice, choose, find_pareto, more_questions
+from ragindex_eval.choose.recommend import confirmation_level, judge_confirmation
 from ragindex_eval.choose.recommendation import (
     Candidate,
     Confirmation,

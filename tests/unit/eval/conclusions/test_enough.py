@@ -11,12 +11,16 @@ from made_comparisons import made
 
 from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.conclusions.questions import plan_questions
-from ragindex_eval.report.sections.enough import render_enough
-from ragindex_eval.report.sections.pairs import render_pairs
+from ragindex_eval.report.sections.differences import render_enough, render_pairs
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import QuestionPlan
-from ragindex_eval.stats.paired_tests import paired_interval, run_paired_tests
-from ragindex_eval.stats.power import count_questions, raise_spread, smallest_difference
+from ragindex_eval.stats.paired_tests import (
+    count_questions,
+    paired_interval,
+    raise_spread,
+    run_paired_tests,
+    smallest_difference,
+)
 
 GOOD, FAIR, BAD = [1.0] * 40, [1.0] * 38 + [0.0] * 2, [0.0] * 40
 

@@ -13,7 +13,7 @@ from ragindex_eval.conclusions.first_sentence import state_conclusion
 from ragindex_eval.conclusions.leaders import DRIFT, differ
 from ragindex_eval.mlflow.values import method_metrics
 from ragindex_eval.report import page as report
-from ragindex_eval.report.sections import pairs
+from ragindex_eval.report.sections.differences import render_pairs
 from ragindex_eval.report.terminal import render_study
 from ragindex_eval.results.model import LATENCY, Comparison, Study
 from ragindex_eval.stats.intervals import LEVEL
@@ -62,7 +62,7 @@ def test_what_is_said_is_the_value_that_was_tested() -> None:
 
 
 def words(comparison: Comparison, metric: str) -> list[str]:
-    (matrix,) = (one for one in pairs.render_pairs(comparison) or () if one.metric == metric)
+    (matrix,) = (one for one in render_pairs(comparison) or () if one.metric == metric)
     return [cell.word for row in matrix.rows for cell in row]
 
 

@@ -365,7 +365,7 @@ BARRED = [
 ]
 
 
-@pytest.mark.parametrize(("written", "grades", "twins"), ALTERNATIVES, ids=[one[0] for one in ALTERNATIVES])
+@pytest.mark.parametrize(("written", "grades", "equivalents"), ALTERNATIVES, ids=[one[0] for one in ALTERNATIVES])
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_alternatives_of_a_document_are_one_gold_document(
     written: str, grades: dict[str, int], equivalents: dict[str, str], form: str, tmp_path: Path

@@ -17,10 +17,10 @@ from ragindex_eval.report.plots import (
     draw_curves,
     draw_dots,
     draw_scatter,
-    placing,
     svg,
 )
 from ragindex_eval.report.plots.axes import at_values, scale
+from ragindex_eval.report.plots.charts import apart
 
 PERCENT = Axis("R@5, percent", low=0.0, high=100.0)
 MILLISECONDS = Axis("milliseconds", log=True)
@@ -213,7 +213,7 @@ def test_labels_without_room_stand_below() -> None:
 
 @given(st.lists(st.floats(0, 100), max_size=12))
 def test_labels_at_ends_are_moved_apart(wanted: list[float]) -> None:
-    found = placing.apart(wanted, 15, 0, 200)
+    found = apart(wanted, 15, 0, 200)
     assert [b - a >= 15 - 1e-9 for a, b in zip(sorted(found), sorted(found)[1:], strict=False)] == [True] * (
         len(found) - 1
     )
@@ -221,7 +221,7 @@ def test_labels_at_ends_are_moved_apart(wanted: list[float]) -> None:
 
 
 def test_labels_with_room_stay_where_they_are() -> None:
-    assert placing.apart([50, 10, 90], 15, 0, 100) == [50, 10, 90]
+    assert apart([50, 10, 90], 15, 0, 100) == [50, 10, 90]
 
 
 # ---------------------------------------------------------------- curves

@@ -9,10 +9,9 @@ from snapshots import assert_matches, printed
 
 from ragindex.types import Usage
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.report.fitted_table import FittedColumn, FittedTable
-from ragindex_eval.report.sections.caveats import render_caveats
+from ragindex_eval.report.sections.basis import render_caveats
 from ragindex_eval.report.sections.questions import render_questions
-from ragindex_eval.report.terminal import render_comparison
+from ragindex_eval.report.terminal import FittedColumn, FittedTable, render_comparison
 from ragindex_eval.results.model import Comparison, MethodAnswer, Percentiles, SavedHit
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"

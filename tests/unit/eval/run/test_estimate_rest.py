@@ -11,8 +11,8 @@ from ragindex.index.parts import topological_order
 from ragindex.plugins import registry
 from ragindex.types import Usage
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.run import estimate_rest
-from ragindex_eval.run.estimate_rest import describe_rest, format_duration
+from ragindex_eval.run import build_costs
+from ragindex_eval.run.build_costs import describe_rest, format_duration
 from ragindex_eval.run.plan import choose_methods
 from ragindex_eval.run.settings import QUICK
 
@@ -27,7 +27,7 @@ def measured(passages: int, questions: int, seconds: float, encoder: str = "lsa"
 
 def test_the_line_says_how_many_how_long_and_how_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rates: 30 s, 16.4 times the seconds of the vectors, 0.038 s a passage; 0.3 s + 100 times 10 ms a question."""
-    monkeypatch.setattr(estimate_rest, "_peak_memory", lambda: 1_000_000_000)
+    monkeypatch.setattr(build_costs, "_peak_memory", lambda: 1_000_000_000)
     monkeypatch.setattr(registry, "plugin_names", lambda group: [*QUICK, "gear", "raptor"])
     local = measured(400, 50, 36.0, "sentence-transformers:all-MiniLM-L6-v2")
     said = "2 more methods: --methods all, about"
@@ -44,7 +44,7 @@ def test_the_line_says_how_many_how_long_and_how_much_memory(monkeypatch: pytest
     assert describe_rest([local], asks=True) == (
         "2 more methods: --methods all; what they ask the language model: ragindex estimate"
     )
-    monkeypatch.setattr(estimate_rest, "_peak_memory", lambda: None)
+    monkeypatch.setattr(build_costs, "_peak_memory", lambda: None)
     assert describe_rest([local, local], asks=False) == f"{said} 21 min to build, 2 min to ask here"
     monkeypatch.setattr(registry, "plugin_names", lambda group: list(QUICK))
     assert describe_rest([local], asks=False) == ""

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from examples import examples
-from ragindex_eval.stats.paired_tests import run_paired_tests
-from ragindex_eval.stats.power import POWER
+from ragindex_eval.stats.paired_tests import POWER, run_paired_tests
 from ragindex_eval.stats.printed_means import (
     BINARY,
     GRADED,

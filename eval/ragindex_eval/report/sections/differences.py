@@ -1,12 +1,37 @@
-"""Report section on the differences between all pairs of methods, by quality and by costs."""
+"""Report sections on differences between methods: agreement, all pairs, and what the questions can show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ragindex_eval.conclusions import leaders as conclusions
 from ragindex_eval.conclusions.leaders import better, differ, differ_slightly
-from ragindex_eval.format import points, probability, short, signed
+from ragindex_eval.format import about_questions, percent, points, probability, short, signed
 from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.model import COSTS, LATENCY, RATIO, Comparison, MethodPair
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Matrix of overlaps: `rows` in percent, "" on the diagonal and if unknown; `shades` from 0 to 10."""
+
+    k: int
+    labels: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    shades: tuple[tuple[int, ...], ...]
+
+
+def render_agreement(comparison: Comparison) -> Agreement | None:
+    """Make the matrix of overlaps; None if no two methods can be compared."""
+    k = comparison.ks[0]
+    known = conclusions.agreement(comparison, k)
+    both = {**known, **{(b, a): value for (a, b), value in known.items()}}
+    labels = tuple(method.label for method in comparison.methods)
+    if not both:
+        return None
+    rows = tuple(tuple(f"{100 * both[a, b]:.0f}" if (a, b) in both else "" for b in labels) for a in labels)
+    shades = tuple(tuple(round(10 * both.get((a, b), 0.0)) for b in labels) for a in labels)
+    return Agreement(k, labels, rows, shades)
+
 
 _COSTS = {
     LATENCY: "Latency: how many times as long as, the geometric mean over the questions",
@@ -93,3 +118,28 @@ def _format_ratio(ratio: float) -> str:
 
 def _format_interval(pair: MethodPair, form: Callable[[float], str]) -> str:
     return "" if pair.ci95 is None else f"{form(pair.ci95[0])} to {form(pair.ci95[1])}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnoughFigures:
+    """Rows of numbers of questions with the smallest difference they show, and of open rivals with questions to add."""
+
+    metric: str
+    best: str
+    power: str
+    smallest: tuple[tuple[str, str], ...]
+    settle: tuple[tuple[str, str], ...]
+
+
+def render_enough(comparison: Comparison) -> EnoughFigures | None:
+    """Make both tables; None if the comparison says nothing about it."""
+    plan = comparison.enough
+    if plan is None:
+        return None
+    return EnoughFigures(
+        plan.metric,
+        plan.best,
+        f"{100 * plan.power:.0f}",
+        tuple((f"{count:,}", "none" if least is None else percent(least)) for count, least in plan.smallest),
+        tuple((label, "no number" if more is None else about_questions(more)) for label, more in plan.settle),
+    )
