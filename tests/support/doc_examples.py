@@ -37,7 +37,7 @@ SLOW_PAGES = {
 }
 ELSEWHERE = {  # tests of their own run them
     *("api.md", "write-a-method-that-asks-a-model.md", "writing-a-retriever.md"),
-    *("judge-in-the-browser.md", "serve-over-http.md", "serve-the-winner.md", "update-over-http.md"),
+    *("judge-in-the-browser.md", "serve-over-http.md", "serve-the-winner.md", "update-over-http.md", "upgrading.md"),
 }
 _INSTALLS = ("make ", "pip install ")  # run by hand, and by the tests of the plugin page
 _TEXTS = {

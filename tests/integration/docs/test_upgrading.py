@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import pytest
 from command_line import ragindex
+from doc_examples import blocks, commands
 from project import ROOT
 
 import ragindex as package
@@ -88,6 +89,16 @@ def test_update_names_the_command_that_notes_how_sources_are_read(desk: Path) ->
     assert "nothing changed in 20 documents" in noted.out
     (desk / "notes" / "weir.md").write_text("# Weir\n\nThe weir is old.\n")
     assert ragindex("update", "--index", "index", "--dry-run", "--json", "-").json["sources"][0]["added"] == ["weir.md"]
+
+
+def test_lines_of_the_page_run_on_what_0_1_left(desk: Path) -> None:
+    names = {"my-index": "index", "my-documents/": "notes"}
+    page = ROOT / "docs" / "how-to" / "upgrading.md"
+    lines = [words for _, code in blocks(page, "bash") for words in commands(code)]
+    assert [words[0] for words in lines] == ["doctor", "parts", "index", "update"]
+    for words in lines:
+        done = ragindex(*(names.get(word, word) for word in words))
+        assert done.code == 0, done.err
 
 
 def test_settings_compare_again_without_a_paid_call(desk: Path) -> None:

@@ -114,7 +114,7 @@ def test_without_its_library_a_file_is_left_out_with_what_to_install(
     assert [document.id for document in corpus.documents] == ["note.txt"]
     (message,) = map(str, corpus.skipped)
     assert message.startswith(f"{tmp_path / 'letter.docx'}: expected an installed reader of .docx files; found none: ")
-    assert message.endswith("Run: pip install 'umap-learn>=0.5.7'.")
+    assert message.endswith("Run: pip install 'umap-learn>=0.5.7'")
     with pytest.raises(DataError, match="Run: pip install"):
         read(tmp_path, skip_bad=False)
 
