@@ -137,8 +137,10 @@ def warn_of_files(what: str, files: RunFiles) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """Return the first line of an error, without secrets and full stop."""
-    message = hide_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
+    """Return the first line of an error that gives a cause, without secrets and full stop."""
+    # SQLAlchemy's begins with the place: "(raised as a result of Query-invoked autoflush; …)".
+    lines = [line for line in str(error).strip().splitlines() if not line.startswith("(raised as a result of")]
+    message = hide_secrets(next(iter(lines), "")) or type(error).__name__
     return (message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}…").rstrip(".")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from comparing import compare
 from empty_tracker import make_tracker
+from mlflow.exceptions import MlflowException
 from mlflow.utils.validation import _validate_metric_name
 from mlflow_database import all_runs, make_client, parent_of
 
@@ -290,6 +291,16 @@ def test_a_server_that_never_answers(comparison: Comparison, monkeypatch: pytest
         silent.listen()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
         fails(comparison, r"was not recorded in MLflow at .*: it does not answer within 0\.2 seconds\.")
+
+
+def test_locked_database_is_named_as_the_cause(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = "(raised as a result of Query-invoked autoflush; consider using a session.no_autoflush block)"
+
+    def lock(*given: Any, **more: Any) -> None:
+        raise MlflowException(f"{place}\n(sqlite3.OperationalError) database is locked\n[SQL: INSERT INTO runs …]")
+
+    monkeypatch.setattr("mlflow.MlflowClient.create_run", lock)
+    fails(comparison, r"was not recorded in MLflow at .*: \(sqlite3\.OperationalError\) database is locked\. ")
 
 
 class NoCredentialsError(Exception):

@@ -24,6 +24,7 @@ from ragindex.plugins import registry
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.hybrid import Hybrid
 from ragindex_eval.run import answers
+from ragindex_eval.run.ask import Asking
 
 
 @pytest.fixture(autouse=True)
@@ -111,12 +112,12 @@ def test_a_corpus_in_another_language() -> None:
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     """Ctrl-C when the questions of the method `at` are about to be asked."""
-    asking = answers.answer_all
+    answer_all = answers.answer_all
 
-    def stopping(retriever: Any, queries: Any, k: int, kept: Path, label: str, **more: Any) -> Any:
-        if label == at:
+    def stopping(retriever: Any, queries: Any, k: int, path: Path, asking: Asking, **more: Any) -> Any:
+        if asking.label == at:
             signal.raise_signal(signal.SIGINT)
-        return asking(retriever, queries, k, kept, label, **more)
+        return answer_all(retriever, queries, k, path, asking, **more)
 
     monkeypatch.setattr(answers, "answer_all", stopping)
 

@@ -26,11 +26,11 @@ import os, signal
 from ragindex.cli import main
 from ragindex_eval.run import answers
 
-asking = answers.answer_all
-def killed(retriever, queries, k, kept, label, **more):
-    if label == "hybrid":
+answer_all = answers.answer_all
+def killed(retriever, queries, k, path, asking, **more):
+    if asking.label == "hybrid":
         os.kill(os.getpid(), signal.SIGKILL)
-    return asking(retriever, queries, k, kept, label, **more)
+    return answer_all(retriever, queries, k, path, asking, **more)
 answers.answer_all = killed
 main.run_cli()
 """
