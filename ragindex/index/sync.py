@@ -649,7 +649,7 @@ def remove_methods(index: IndexState, methods: Sequence[Scheme]) -> RemovedMetho
 # ---------------------------------------------------------------- pin readers, clean
 
 
-def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Documents, lease_state: Any) -> None:
+def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Documents, current: pa.Table) -> None:
     """Pin readers to the built parts, mark outdated parts (such as those of a replaced encoder fit), and clean up."""
     corpus.collection.finish()
     encoder = next((record.encoder for record in built.values() if record.encoder), None)
@@ -669,11 +669,11 @@ def _pin_readers(index: IndexState, built: Mapping[str, PartRecord], corpus: Doc
     index.opened.clear()
     index.save(
         **index.built_with(),
-        corpus=revisions.corpus_fingerprint(lease_state),
+        corpus=revisions.corpus_fingerprint(current),
         documents_version=corpus.collection.version,
         documents_identity=corpus.collection.identity,
         documents=corpus.collection.count(),
-        passages=len(lease_state),
+        passages=len(current),
         encoders=encoders,
         parts={**parts, **built},
         finished_by=dict(index.store_plugin.finishes_by),
