@@ -88,10 +88,10 @@ _TIMES = (latencies, unequal_tails)
 
 
 def simulate(case: str, questions: int, seed: int) -> tuple[float, ...]:
-    """Return whether any pair of equal methods is told apart, and the error of the words of a report.
+    """Return whether the test distinguishes any pair of equal methods, and the error of the words of a report.
 
     The latter is whether the first sentence excludes any of the best methods or, of latencies, whether any of the equal
-    methods is called faster. Then the shares of the pairs that differ which are told apart, by max-T, and by Holm's
+    methods is called faster. Then the shares of the differing pairs that are distinguished, by max-T, and by Holm's
     correction of the same p.
     """
     make, gains = CASES[case]
@@ -173,7 +173,7 @@ POWERS = [(spread, methods) for spread in (0.1, 0.3, 0.5) for methods in (2, 5, 
 
 
 def shown_rate(spread: float, methods: int, questions: int, simulations: int) -> float:
-    """Return how often the smallest difference that the questions are said to show is shown; nan if there is none.
+    """Return how often the smallest difference that a report states is significant; nan if there is none.
 
     Recall has one gold document. The first method is as far ahead of every other one, of which one counts.
     """
@@ -306,7 +306,7 @@ TRIAL_GAINS = {"3 % won": (0.03, 0.0), "6 % won, 3 % lost": (0.06, 0.03), "20 % 
 
 
 def print_trials(simulations: int) -> None:
-    """Print how often a trial drops a dear method that gains 3 points, with a margin of 2."""
+    """Print how often a trial drops an expensive method that gains 3 points, with a margin of 2."""
     print(f"\nTrials of {TRIAL_QUESTIONS} questions that drop a gain of 3 points, {simulations:,} simulations each\n")
     draws = np.random.default_rng(0)
     for case, (won, lost) in TRIAL_GAINS.items():

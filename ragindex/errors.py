@@ -205,7 +205,7 @@ class LeftOutError(RagindexError):
     def __init__(self, count: int) -> None:
         were = many(count, "file that cannot be read was", "files that cannot be read were")
         super().__init__(
-            f"{were} left out, as listed above; everything else is done. Mend or remove them and run the "
+            f"{were} left out, as listed above; everything else is done. Repair or remove them and run the "
             "command again, leave them out with --skip-bad, or stop at the first one with --strict."
         )
 

@@ -17,7 +17,7 @@ from ragindex.cli.options import CacheOption
 
 @dataclass(frozen=True, slots=True)
 class AccessOptions:
-    """Who may call the server, and whom exported retrievers may."""
+    """Who may call the server, and which hosts exported retrievers may."""
 
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Name that clients may call the server by. Repeatable.")

@@ -142,7 +142,7 @@ def _hash_files(folder: Path, stated: tuple[tuple[str, int, int], ...]) -> str:
 
 @contextmanager
 def quiet_log(name: str) -> Iterator[None]:
-    """What a library says before it fails is said again in our error."""
+    """Our error repeats what a library logs before it fails."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -204,7 +204,7 @@ def _divide_questions(first: TableFigure, second: TableFigure) -> bool:
 
 
 def _judge(bounds: PairBounds, plausible: tuple[float, float], level: float) -> ClaimVerdict:
-    """Return the verdict; what is said of every sample must hold for McNemar's test too."""
+    """Return the verdict; a statement about every sample must hold for McNemar's test too."""
     exact = bounds.exact or (bounds.least, bounds.most)
     if min(bounds.least, exact[0]) >= level:
         return "impossible"

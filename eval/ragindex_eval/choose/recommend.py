@@ -139,7 +139,7 @@ def judge_confirmation(difference: Interval, margin: float) -> ConfirmationVerdi
 def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
     """Find a method within `rules.delta` of the best candidate that meets the constraints, the cheapest of these.
 
-    `progress` is told each step, and has what is known if the work is interrupted. Of 200 questions or more, a third is
+    `progress` gets each step, and has what is known if the work is interrupted. Of 200 questions or more, a third is
     kept apart to confirm the choice, unless there is a holdout of other questions.
 
     Raises UsageError without judged questions or if no candidate meets the constraints, and the errors of

@@ -15,7 +15,7 @@ from ragindex_eval.stats.intervals import LEVEL, SampleArray
 from ragindex_eval.stats.paired_tests import POWER, count_questions, paired_interval, raise_spread, smallest_difference
 
 FEWEST_DIFFERENCES = 5
-"""With fewer, nothing is said about the spread of a difference."""
+"""With fewer, no statement is made about the spread of a difference."""
 _STATED_DIFFERENCES = (0.05, 0.02, 0.01)
 _PLANNED = (50, 100, 200, 400, 800, 1600)
 _SHOWN = 3  # numbers of questions beyond those that were asked

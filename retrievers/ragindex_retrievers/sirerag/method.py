@@ -22,7 +22,7 @@ from ragindex.types import Hit, Query, Retrieval, Step, Triple
 
 
 class SiReRAG(Scheme):
-    """Search in two trees of summaries: one over passages, one over what is said of each entity.
+    """Search in two trees of summaries: one over passages, one over the propositions about each entity.
 
     The flat scheme `base` searches both, the second over aggregates of propositions per entity. `pool` defines the
     trees and which of their nodes are searched (the paper's ablations). `ranking=pool` returns the best nodes of any

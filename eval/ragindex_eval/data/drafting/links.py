@@ -222,7 +222,7 @@ def _is_same_place(name: str, sentences: tuple[str, str]) -> bool:
 
 
 def _is_repeated(statement: str, question: str) -> bool:
-    """Return whether the question asks for what is said already: then the first document would be an answer too."""
+    """Return whether the question asks for what it states already: then the first document would be an answer too."""
     return set(split_words(question)) - {"who", "which", "what", "is", "was", "the"} <= set(split_words(statement)) | {
         "a",
         "an",

@@ -837,8 +837,8 @@ def test_skipping_what_is_bad() -> None:
     assert asked.err.splitlines() == ["ignored: 1 picture (picture.png)", f"skipped: {skipped}"]
     assert done.err.splitlines() == [
         *asked.err.splitlines(),
-        "error: 1 file that cannot be read was left out, as listed above; everything else is done. Mend or remove them "
-        "and run the command again, leave them out with --skip-bad, or stop at the first one with --strict.",
+        "error: 1 file that cannot be read was left out, as listed above; everything else is done. Repair or remove "
+        "them and run the command again, leave them out with --skip-bad, or stop at the first one with --strict.",
     ]
 
 
