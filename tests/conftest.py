@@ -128,6 +128,17 @@ def _interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True)
+def _mlflow_of_this_folder() -> Iterator[None]:
+    """Let MLflow forget `sqlite:///mlflow.db`: it keeps the file of the first test, in a folder that is gone."""
+    yield
+    store = sys.modules.get("mlflow.store.tracking.sqlalchemy_store")
+    if store is not None and (engine := store.SqlAlchemyStore._engine_map.pop("sqlite:///mlflow.db", None)) is not None:
+        engine.dispose()
+        registry = sys.modules["mlflow.tracking._tracking_service.registry"]
+        registry.TrackingStoreRegistry._get_store_with_resolved_uri.cache_clear()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_lines_of_progress() -> None:
     """Print no progress on a slow machine, where tests read all of standard error; those of progress set it again."""
