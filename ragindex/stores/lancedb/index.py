@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
-from ragindex.interfaces import FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
+from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
 from ragindex.stores.lancedb import maintenance, sql
 from ragindex.stores.lancedb.engine import wait
 from ragindex.stores.lancedb.maintenance import CollectionStatistics
 from ragindex.stores.memory import bm25
 from ragindex.stores.memory.bm25 import K1
-from ragindex.stores.memory.search import MemoryImage, check_query_vector
+from ragindex.stores.memory.search import MemoryImage, check_query_vector, exact_cosines, unit_query
 from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns, widen
 from ragindex.text_analysis import analyse
 
@@ -201,10 +201,13 @@ def _build_image(table: SearchTable, rows: pa.Table, fields: Sequence[str]) -> M
     renamed = _rename_columns(rows, tuple(dict.fromkeys(fields)))
     if "vector" not in fields:
         return MemoryImage(table.schema, renamed, None)
-    values = renamed.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return MemoryImage(
-        table.schema, renamed.drop_columns(["vector"]), values.reshape(len(renamed), table.schema.dimensions or 0)
-    )
+    vectors = _read_vectors(renamed, table.schema.dimensions or 0)
+    return MemoryImage(table.schema, renamed.drop_columns(["vector"]), vectors)
+
+
+def _read_vectors(rows: pa.Table, dimensions: int) -> Floats:
+    values: Floats = rows.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(len(rows), dimensions)
 
 
 def _search_text(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
@@ -239,15 +242,23 @@ def _is_proven(result: SearchResult, rows: pa.Table, looseness: float, k: int) -
 
 
 def _search_vectors(table: SearchTable, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
-    if not check_query_vector(request.vector, table.schema.dimensions).any():
+    """Search the vector index, and compute the cosines of its candidates in float64, as searches in memory do.
+
+    LanceDB's own cosines are float32. They tie where exact ones differ, which moves hits, and scores that depend on
+    their ranks.
+    """
+    unit = unit_query(request.vector, table.schema.dimensions)
+    if not unit.any():
         return (yield from _search_nothing(table, request))
     limit = min(request.k, table.count) + _SPARE
     near = table.table.query().nearest_to(request.vector).column("vector").distance_type("cosine")
     near = near.maximum_nprobes(0).minimum_nprobes(
         max(1, int(maintenance.choose_partitions(table.count) * _PROBE_SHARE))
     )
-    rows = yield _build_query(table, near, request, "_distance").limit(limit)
-    return _build_result(_rename_columns(rows, request.fields), 1 - rows.column("_distance").to_numpy(), request)
+    with_vectors = replace(request, fields=(*request.fields, "vector"))
+    rows = yield _build_query(table, near, with_vectors, "_distance").limit(limit)
+    scores = exact_cosines(_read_vectors(rows, len(unit)), unit)
+    return _build_result(_rename_columns(rows, request.fields), scores, request)
 
 
 def _search_nothing(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:

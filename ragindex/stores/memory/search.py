@@ -118,7 +118,7 @@ class MemoryImage:
             tokens = analyse(request.text, self.schema.language)
             scores = self.text.scores(tokens)[rows] if len(rows) > _FEW_ROWS else self.text.scores_of(tokens, rows)
             return self._best(rows[scores > 0], scores[scores > 0], request.k)
-        unit = self._unit(request.vector)
+        unit = unit_query(request.vector, self.schema.dimensions)
         rows = rows[~np.isin(rows, self.silent)] if len(self.silent) else rows
         if len(rows) > 4 * request.k:
             rough = _multiply(self._vectors[rows], unit[None, :])[:, 0]
@@ -130,7 +130,7 @@ class MemoryImage:
         step = max(1, _MAX_SCORES // max(1, len(self.table)))
         for start in range(0, len(requests), step):
             block = requests[start : start + step]
-            units = np.stack([self._unit(request.vector) for request in block])
+            units = np.stack([unit_query(request.vector, self.schema.dimensions) for request in block])
             rough = _multiply(self._vectors, units)
             rough[self.silent] = -np.inf
             for column, request in enumerate(block):
@@ -139,16 +139,12 @@ class MemoryImage:
         return ranked
 
     def _exactly(self, unit: Floats, rows: RowNumbers, k: int) -> tuple[RowNumbers, ScoreArray]:
-        """Return the k best of `rows` by float64 cosine.
-
-        Each row is summed separately, so a score does not depend on the other rows or on other queries.
-        """
+        """Return the k best of `rows` by float64 cosine."""
         if not unit.any():
             return np.empty(0, dtype=np.int64), np.empty(0)
-        wide = unit.astype(np.float64)
         scores = np.empty(len(rows))
         for start in range(0, len(rows), 4096):
-            scores[start : start + 4096] = (self._vectors[rows[start : start + 4096]] * wide).sum(axis=1)
+            scores[start : start + 4096] = exact_cosines(self._vectors[rows[start : start + 4096]], unit)
         return self._best(rows, scores, k)
 
     @property
@@ -156,10 +152,6 @@ class MemoryImage:
         if self.vectors is None:
             raise UsageError(_NO_VECTORS)
         return self.vectors
-
-    def _unit(self, vector: Floats) -> Floats:
-        norm = np.linalg.norm(check_query_vector(vector, self.schema.dimensions).astype(np.float64))
-        return vector if norm == 0 else (vector / norm).astype(np.float32)
 
     def _best(self, rows: RowNumbers, scores: ScoreArray, k: int) -> tuple[RowNumbers, ScoreArray]:
         """Return the k best of `rows` and their scores; equal scores are ordered by id."""
@@ -213,6 +205,21 @@ def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:
     if not np.isfinite(vector).all():
         raise UsageError("A query vector must be finite; got NaN or infinity. Check the encoder.")
     return vector
+
+
+def unit_query(vector: Floats, dimensions: int | None) -> Floats:
+    """Return the vector scaled to unit length, or as it is if it is zero. Raises what `check_query_vector` raises."""
+    norm = np.linalg.norm(check_query_vector(vector, dimensions).astype(np.float64))
+    return vector if norm == 0 else (vector / norm).astype(np.float32)
+
+
+def exact_cosines(vectors: Floats, unit: Floats) -> ScoreArray:
+    """Return the float64 cosine of each unit vector (rows, dimensions) with the unit vector of a query.
+
+    Each row is summed separately, so a score does not depend on the other rows or on other queries.
+    """
+    scores: ScoreArray = (vectors * unit.astype(np.float64)).sum(axis=1)
+    return scores
 
 
 def _multiply(vectors: Floats, units: Floats) -> Floats:

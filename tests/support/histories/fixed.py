@@ -104,3 +104,13 @@ def equal_cosines(encoder: str, method: str) -> list[Step]:
     """Brought to the range from the least to the greatest they were whatever rounding made of them."""
     documents = {"ann": [0], "ben": [8], "cid": [4], "dot": [4]} if encoder == "lsa" else {"eve": [8, 1]}
     return [("encode", {"encoder": encoder}), ("put", {"documents": documents}), ("sync", {"methods": [method]})]
+
+
+def near_equal_cosines(method: str) -> list[Step]:
+    """Cosines that float32 cannot tell apart: ranks, and with them fused scores, were the store's own."""
+    text = [8, 1, 6, 11]
+    return [
+        ("put", {"documents": {"ben": text[:2], "ann": text, "eve": text}}),
+        ("encode", {"encoder": "lsa"}),
+        ("sync", {"methods": [method]}),
+    ]

@@ -76,6 +76,11 @@ def test_equal_cosines_are_equal_beyond_memory(encoder: str, fresh: Fresh) -> No
     fixed.play(fresh, fixed.equal_cosines(encoder, "hipporag push"), "hipporag push", memory_gib=0.0)
 
 
+@pytest.mark.parametrize("method", ["dense", "hybrid", "gear.naive"])
+def test_near_equal_cosines_keep_their_order_beyond_memory(method: str, fresh: Fresh) -> None:
+    fixed.play(fresh, fixed.near_equal_cosines(method), method, memory_gib=0.0)
+
+
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("write", ["replace in answers.jsonl", "put calls", "add calls"])
 def test_paid_answers_after_death(write: str, how: str, fresh: Fresh) -> None:

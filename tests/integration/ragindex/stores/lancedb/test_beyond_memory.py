@@ -10,7 +10,16 @@ from built_retriever import built_retriever
 
 from ragindex.filters import All, Ids, Not, Terms
 from ragindex.index.index import Index
-from ragindex.interfaces import Collection, FilterQuery, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
+from ragindex.interfaces import (
+    Collection,
+    FilterQuery,
+    Floats,
+    Schema,
+    SearchRequest,
+    SearchResult,
+    TextQuery,
+    VectorQuery,
+)
 from ragindex.parts.text.passages import Passages
 from ragindex.stores.lancedb import collection as lancedb
 from ragindex.stores.lancedb import index as lance_index
@@ -26,10 +35,15 @@ RECORDS = 40
 QUESTION = np.array([1, 2, 3, 4], np.float32)
 
 
-def filled(folder: Path, memory: float, name: str = "some") -> Collection:
-    rng = np.random.default_rng(0)
-    vectors = rng.standard_normal((RECORDS, 4)).astype(np.float32)
+def random_vectors(centre: float = 0.0) -> Floats:
+    """The greater `centre`, the nearer are the vectors to each other; one is zero."""
+    vectors = np.random.default_rng(0).standard_normal((RECORDS, 4)) + centre
     vectors[7] = 0
+    return vectors.astype(np.float32)
+
+
+def filled(folder: Path, memory: float, name: str = "some", vectors: Floats | None = None) -> Collection:
+    vectors = random_vectors() if vectors is None else vectors
     columns = {
         "id": [f"r{number:02d}" for number in range(RECORDS)],
         "text": [f"word{number % 3} word{number % 5}" for number in range(RECORDS)],
@@ -70,6 +84,21 @@ def test_answers_are_those_from_memory(tmp_path: Path, monkeypatch: pytest.Monke
     memory, beyond = filled(tmp_path / "a", 1), filled(tmp_path / "b", 0)
     assert [told(hit) for hit in beyond.search(REQUESTS)] == [told(hit) for hit in memory.search(REQUESTS)]
     assert [told(beyond.search([one])[0]) for one in REQUESTS] == [told(hit) for hit in memory.search(REQUESTS)]
+
+
+@pytest.mark.parametrize("ann_from", [1, 10_000])
+def test_near_equal_cosines_are_those_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ann_from: int
+) -> None:
+    """To the last digit, so that they come in the same order where float32 cannot tell them apart."""
+    monkeypatch.setattr(maintenance, "_ANN_FROM", ann_from)
+    vectors = random_vectors(centre=1e6)
+    memory, beyond = (filled(tmp_path / str(budget), budget, vectors=vectors) for budget in (1, 0))
+    requests = [VectorQuery(QUESTION, 12, ("text", "vector"), where) for where in (None, Terms("tags", ("t1",)))]
+    for exact, found in zip(memory.search(requests), beyond.search(requests), strict=True):
+        assert len(set(exact.scores.astype(np.float32).tolist())) < len(set(exact.scores.tolist()))
+        assert (found.ids, found.scores.tolist()) == (exact.ids, exact.scores.tolist())
+        assert found.records.to_pylist() == exact.records.to_pylist()
 
 
 @pytest.fixture
