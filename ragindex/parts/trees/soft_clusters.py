@@ -32,11 +32,9 @@ Points: TypeAlias = npt.NDArray[np.float64]
 Reduction: TypeAlias = Literal["pca", "umap"]
 
 MOST_COMPONENTS = 49
-_EVERY = 12
-"""Every number of components up to this one is tried: BIC may rise twice and still be lowest at the next number."""
-_GRID = (*range(1, _EVERY + 1), 16, 24, 32, MOST_COMPONENTS)
+_GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MOST_COMPONENTS)
 _PATIENCE = 2
-"""Beyond, the search for more components ends after this many rises of BIC in a row."""
+"""The search for more components ends after this many rises of BIC in a row."""
 _HIERARCHY = 2000
 """Maximum number of vectors in the hierarchy that initialises mixtures: its cost is quadratic."""
 _FLOOR = 1e-2
@@ -222,10 +220,9 @@ def mixture(points: Points, seed: int, least: int = 1) -> Points:
     """Fit the Gaussian mixture with the lowest BIC, and return the membership probabilities, (n, components).
 
     It has `least` to 49 components with full covariances, and at most half as many as points; if that leaves
-    no choice, it has one. The search tries every number of components up to 12, then 16, 24, 32 and 49 until BIC
-    has risen twice in a row. It then tries the numbers half way between the best one and its nearest tried
-    neighbours, until there are none left. Mixtures that do not converge, or whose covariances cannot be inverted,
-    are ignored.
+    no choice, it has one. The search tries 1, 2, 3, 4, 6, 8, 12, … components until BIC has risen twice in a
+    row. It then tries the numbers half way between the best one and its nearest tried neighbours, until there
+    are none left. Mixtures that do not converge, or whose covariances cannot be inverted, are ignored.
     """
     most = min(MOST_COMPONENTS, len(points) // 2, len(np.unique(points, axis=0)))
     if most < max(least, 2):
@@ -256,7 +253,7 @@ def lowest(value: Callable[[int], float], least: int, most: int) -> int:
     for count in sorted({least, most, *(each for each in _GRID if least < each < most)}):
         values[count] = value(count)
         best, rises = (count, 0) if count == least or values[count] < values[best] else (best, rises + 1)
-        if rises >= _PATIENCE and count >= _EVERY:
+        if rises == _PATIENCE:
             break
     while True:
         known = sorted(values)
