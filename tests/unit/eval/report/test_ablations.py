@@ -177,6 +177,8 @@ def test_values_are_written_as_a_person_writes_them() -> None:
 def test_text_from_data_is_never_markup(text: str) -> None:
     params = {"a": ("x", {text: text}), "b": ("x", {text: [text]}), "c": ("x", {text: {"name": text, "params": {}}})}
     html = page.render_report(Study("s", (named(made(WHOLE, TIMES), params),)))
+    assert "differ from the first of their name in one parameter alone. " in html
+    assert "and p of the paired t test, corrected for all pairs" in html
     soup = BeautifulSoup(html, "html.parser")
     assert soup.select("script, img") == []
     assert len(html.encode()) < 600_000
