@@ -22,13 +22,14 @@ VARIANTS = (
 )
 
 
-def hits_of(found: list[Retrieval]) -> list[object]:
+def hits_of(retrievals: list[Retrieval]) -> list[object]:
     """Return everything that a caller gets, without the times in traces."""
-    return [(one.hits, one.notes) for one in found]
+    return [(retrieval.hits, retrieval.notes) for retrieval in retrievals]
 
 
 @pytest.mark.parametrize(
-    "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
+    "written",
+    [*registry.plugin_names("schemes"), *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS)],
 )
 def test_an_exported_method_answers_as_before(written: str, tmp_path: Path, built: Callable[[str], Path]) -> None:
     scheme = default_scheme(written)

@@ -95,10 +95,10 @@ def test_near_equal_cosines_are_those_from_memory(
     vectors = random_vectors(centre=1e6)
     memory, beyond = (filled(tmp_path / str(budget), budget, vectors=vectors) for budget in (1, 0))
     requests = [VectorQuery(QUESTION, 12, ("text", "vector"), where) for where in (None, Terms("tags", ("t1",)))]
-    for exact, found in zip(memory.search(requests), beyond.search(requests), strict=True):
+    for exact, stored in zip(memory.search(requests), beyond.search(requests), strict=True):
         assert len(set(exact.scores.astype(np.float32).tolist())) < len(set(exact.scores.tolist()))
-        assert (found.ids, found.scores.tolist()) == (exact.ids, exact.scores.tolist())
-        assert found.records.to_pylist() == exact.records.to_pylist()
+        assert (stored.ids, stored.scores.tolist()) == (exact.ids, exact.scores.tolist())
+        assert stored.records.to_pylist() == exact.records.to_pylist()
 
 
 @pytest.fixture
