@@ -12,9 +12,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from generated_pages import put_block, table
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dev" / "design.md"
-BEGIN, END = "<!-- made by docs/make_design.py -->", "<!-- end of what is made -->"
 PACKAGES = (
     "ragindex",
     "baselines/ragindex_baselines",
@@ -25,14 +26,13 @@ PACKAGES = (
 
 def page() -> str:
     """The whole page: what is written by hand, with the list of modules as the code has it now."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{_list_modules()}\n{END}{after}"
+    return put_block(PAGE, "modules", _list_modules())
 
 
-def _list_modules() -> str:
+def _list_modules() -> Iterator[str]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    return "\n".join(line for package in PACKAGES for line in _list_package(package, settings["contracts"]))
+    for package in PACKAGES:
+        yield from _list_package(package, settings["contracts"])
 
 
 def _list_package(package: str, contracts: list[dict[str, Any]]) -> Iterator[str]:
@@ -58,9 +58,7 @@ def _list_folder(folder: Path, modules: list[Path]) -> Iterator[str]:
     if rows:
         about = _first_sentence(folder / "__init__.py")
         yield from (f"**`{folder.relative_to(ROOT).as_posix()}/`** {about}".rstrip(), "")
-        yield from ("| module | subject |", "|---|---|")
-        yield from (f"| `{name}` | {sentence} |" for name, sentence in rows)
-        yield ""
+        yield from table(("module", "subject"), ((f"`{name}`", sentence) for name, sentence in rows))
 
 
 def _first_sentence(file: Path) -> str:
@@ -69,7 +67,7 @@ def _first_sentence(file: Path) -> str:
         return ""
     paragraph = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
     sentence = re.split(r"(?<=\.)\s", " ".join(paragraph.split()), maxsplit=1)[0]
-    return sentence.rstrip(":").replace("|", r"\|").replace("<", "&lt;")
+    return sentence.rstrip(":").replace("<", "&lt;")
 
 
 if __name__ == "__main__":

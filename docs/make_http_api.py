@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi.routing import APIRoute
+from generated_pages import describe, table
 from pydantic import BaseModel
 
 from ragindex.serve.bodies import MOST_VALUES
@@ -80,16 +81,16 @@ def page() -> str:
 
 
 def _endpoints() -> Iterator[str]:
-    yield from ("## Endpoints", "", "| endpoint | right | does |", "|---|---|---|")
+    rows = list[tuple[str, str, str]]()
     for router in ROUTERS:
         for route in router.routes:
             if isinstance(route, APIRoute):
                 (method,) = route.methods
-                text = " ".join((inspect.getdoc(route.endpoint) or "").split())
-                yield f"| `{method} {route.path.replace(':path', '')}` | {_right(route)} | {text} |"
-    yield "| `/mcp` | read | [MCP](../how-to/serve-over-mcp.md), streamable HTTP. |"
-    yield "| `GET /` | – | [The page](../how-to/judge-in-the-browser.md) to compare and judge hits. |"
-    yield ""
+                path = route.path.replace(":path", "")
+                rows.append((f"`{method} {path}`", _right(route), describe(route.endpoint)))
+    rows.append(("`/mcp`", "read", "[MCP](../how-to/serve-over-mcp.md), streamable HTTP."))
+    rows.append(("`GET /`", "–", "[The page](../how-to/judge-in-the-browser.md) to compare and judge hits."))
+    yield from ("## Endpoints", "", *table(("endpoint", "right", "does"), rows))
 
 
 def _right(route: APIRoute) -> str:
@@ -100,17 +101,16 @@ def _right(route: APIRoute) -> str:
 def _fields(model: type[BaseModel]) -> Iterator[str]:
     """The fields of a model; those of answers have no defaults."""
     schema = model.model_json_schema()
-    text = " ".join((inspect.getdoc(model) or "").split())
-    yield from (f"### `{model.__name__}`", "", text, "")
+    yield from (f"### `{model.__name__}`", "", describe(model), "")
     if not issubclass(model, RequestBody):
-        yield from ("| field | type |", "|---|---|")
-        yield from (f"| `{name}` | {_type(field)} |" for name, field in schema["properties"].items())
-    else:
-        yield from ("| field | type | default | meaning |", "|---|---|---|---|")
-        for name, field in schema["properties"].items():
-            default = "required" if name in schema.get("required", ()) else f"`{_value(field.get('default'))}`"
-            yield f"| `{name}` | {_type(field)} | {default} | {field.get('description', '')} |"
-    yield ""
+        rows = ((f"`{name}`", _type(field)) for name, field in schema["properties"].items())
+        yield from table(("field", "type"), rows)
+        return
+    body_rows = list[tuple[str, ...]]()
+    for name, field in schema["properties"].items():
+        default = "required" if name in schema.get("required", ()) else f"`{_value(field.get('default'))}`"
+        body_rows.append((f"`{name}`", _type(field), default, field.get("description", "")))
+    yield from table(("field", "type", "default", "meaning"), body_rows)
 
 
 def _value(default: Any) -> str:
@@ -142,15 +142,13 @@ def _errors() -> Iterator[str]:
         "",
         'Every error is `{"error": {…}}` in the shape of OpenAI\'s API. A 503 that may pass has',
     )
-    yield from ("Retry-After.", "", *_fields(ErrorDetail), "| status | `code` |", "|---|---|")
-    for status, codes in ERRORS.items():
-        yield f"| {status} | {', '.join(f'`{code}`' for code in codes)} |"
-    yield ""
+    yield from ("Retry-After.", "", *_fields(ErrorDetail))
+    rows = ((status, ", ".join(f"`{code}`" for code in codes)) for status, codes in ERRORS.items())
+    yield from table(("status", "`code`"), rows)
 
 
 def _limits() -> Iterator[str]:
     limits = RequestLimits()
-    yield from ("## Limits", "", "| limit | value |", "|---|---|")
     rows = {
         "requests at once (`--concurrent`)": f"{limits.concurrent}",
         "seconds of a request, of its body, of reading a piece of the answer (`--timeout`)": f"{limits.timeout:g}",
@@ -165,8 +163,8 @@ def _limits() -> Iterator[str]:
         "changes that wait, shared by the keys that write": f"{limits.pending:,}",
         "metadata keys of all documents that came over HTTP, shared by the keys that write": f"{limits.metadata_keys}",
     }
-    yield from (f"| {name} | {value} |" for name, value in rows.items())
-    yield from ("", "A key is checked before a body is read.", "")
+    yield from ("## Limits", "", *table(("limit", "value"), rows.items()))
+    yield from ("A key is checked before a body is read.", "")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from generated_pages import describe, list_parameters, table
 
 from ragindex import interfaces, testing
 from ragindex.llm.tasks import Task
@@ -30,11 +32,11 @@ def page() -> str:
 
 
 def _describe_class(value: type) -> Iterator[str]:
-    fields = _parameters(value) if dataclasses.is_dataclass(value) else ""
-    yield from (f"## `{value.__name__}{fields}`", "", _text(value), "")
-    rows = [f"| `{name}` | {text} |" for name, text in _methods(value)]
+    fields = list_parameters(value) if dataclasses.is_dataclass(value) else ""
+    yield from (f"## `{value.__name__}{fields}`", "", describe(value), "")
+    rows = [(f"`{name}`", text) for name, text in _methods(value)]
     if rows:
-        yield from ("| | |", "|---|---|", *rows, "")
+        yield from table(("", ""), rows)
 
 
 def _methods(value: type) -> Iterator[tuple[str, str]]:
@@ -43,33 +45,14 @@ def _methods(value: type) -> Iterator[tuple[str, str]]:
         member = inspect.getattr_static(value, name)
         function: Any = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if inspect.isfunction(function) and (not name.startswith("_") or name in _IMPLEMENTED):
-            yield (name if isinstance(member, property) else f"{name}{_parameters(function)}", _text(function))
-
-
-def _parameters(function: Callable[..., Any]) -> str:
-    """The names of parameters, with plain defaults."""
-    signature = inspect.signature(function)
-    shown = list[inspect.Parameter]()
-    for parameter in signature.parameters.values():
-        if parameter.name not in ("self", "cls"):
-            plain = isinstance(parameter.default, str | int | float | None)
-            default = parameter.default if plain else inspect.Parameter.empty
-            shown.append(parameter.replace(annotation=inspect.Parameter.empty, default=default))
-    return f"({', '.join(str(parameter) for parameter in shown)})"
-
-
-def _text(value: Any) -> str:
-    """The docstring on one line, as a cell of a table has it."""
-    return " ".join((inspect.getdoc(value) or "").split()).replace("|", "\\|")
+            yield (name if isinstance(member, property) else f"{name}{list_parameters(function)}", describe(function))
 
 
 def _describe_contract() -> Iterator[str]:
-    yield from ("## Contract", "", f"`ragindex.testing.check_scheme`: {_text(testing.check_scheme)}", "")
-    yield from ("| check | |", "|---|---|")
-    for name, function in vars(testing).items():
-        if name.startswith("check_") and name != "check_scheme" and function.__module__ == testing.__name__:
-            yield f"| `{name}` | {_text(function)} |"
-    yield ""
+    yield from ("## Contract", "", f"`ragindex.testing.check_scheme`: {describe(testing.check_scheme)}", "")
+    checks = {name: check for name, check in vars(testing).items() if name.startswith("check_")}
+    own = {name: check for name, check in checks.items() if check.__module__ == testing.__name__}
+    yield from table(("check", ""), ((f"`{name}`", describe(own[name])) for name in own if name != "check_scheme"))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import click
 import typer
+from generated_pages import list_parameters, put_block, table
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -54,27 +55,7 @@ def pages() -> dict[Path, str]:
     return {**{REFERENCE / name: text for name, text in texts.items()}, **blocks}
 
 
-def put_block(path: Path, name: str, lines: Iterable[str]) -> str:
-    """The text of a page with `lines` between its markers. Raises SystemExit if it has no markers."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, marker, rest = path.read_text(encoding="utf-8").partition(begin)
-    if not marker or end not in rest:
-        raise SystemExit(f"{path.relative_to(DOCS.parent)} needs the lines {begin} and {end}")
-    block = "\n".join(lines).strip()
-    return f"{before}{begin}\n\n{block}\n\n{end}{rest.partition(end)[2]}"
-
-
-# ---------------------------------------------------------------- tables
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table; bars in cells are escaped, and there is an empty line after it."""
-    yield f"| {' | '.join(heads)} |"
-    yield "|" + "---|" * len(heads)
-    for row in rows:
-        cells = [" ".join(cell.split()).replace("|", r"\|") for cell in row]
-        yield f"| {' | '.join(cells)} |".replace("  ", " ")
-    yield ""
+# ---------------------------------------------------------------- texts
 
 
 def fill(text: str) -> str:
@@ -438,17 +419,10 @@ def _section(name: str, value: Any) -> Iterator[str]:
 
 
 def _parameters(value: Any) -> str:
-    """The parameters without their types, which the text explains."""
+    """The parameters, but of `Index` and of errors, which applications do not make."""
     if inspect.isclass(value) and (value is ragindex.Index or issubclass(value, Exception)):
         return ""
-    values = inspect.signature(value).parameters.values()
-    shown = [value.replace(annotation=inspect.Parameter.empty) for value in values if value.name != "self"]
-    listed = str(inspect.Signature([value.replace(default=_default(value.default)) for value in shown]))
-    return listed.replace("Ellipsis", "...")
-
-
-def _default(default: Any) -> Any:
-    return default if default is inspect.Parameter.empty or isinstance(default, str | int | float | None) else ...
+    return list_parameters(value)
 
 
 def _text(value: Any) -> Iterator[str]:

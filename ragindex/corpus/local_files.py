@@ -137,9 +137,9 @@ def read_folder(
     selection = selection or FileSelection()
     listing = list_folder(path, problems, selection)
     root = path if path.is_dir() else path.parent
-    untouched = [file for file in listing.files if _is_known(file, name_file(file, root), selection, known)]
-    listing.untouched = frozenset(name_file(file, root) for file in untouched)
-    changed = [file for file in listing.files if name_file(file, root) not in listing.untouched]
+    names = {file: name_file(file, root) for file in listing.files} if known else {}
+    listing.untouched = frozenset(name for file, name in names.items() if _is_known(file, name, selection, known))
+    changed = [file for file in listing.files if names.get(file) not in listing.untouched]
 
     def take(read: FileContent | DataError, file: Path) -> list[RawDocument]:
         if isinstance(read, DataError):

@@ -10,7 +10,7 @@ def test_the_list_of_modules_is_that_of_the_code() -> None:
     script = runpy.run_path(str(ROOT / "docs" / "make_design.py"))
     page = script["PAGE"].read_text("utf-8")
     assert script["page"]() == page, "Run: python docs/make_design.py"
-    by_hand, _, made = page.partition(script["BEGIN"])
+    by_hand, _, made = page.partition("<!-- modules: begin -->")
     assert len(by_hand.split()) < 1200
     for package in script["PACKAGES"]:
         listed = sum(f"| `{file.name}` |" in made for file in (ROOT / package).rglob("*.py"))
