@@ -136,6 +136,9 @@ def judge_confirmation(difference: Interval, margin: float) -> ConfirmationVerdi
     return "confirmed" if low >= -margin else "contradicted" if high < -margin else "open"
 
 
+# ---------------------------------------------------------------- the recommendation
+
+
 def recommend(settings: CompareSettings, rules: RecommendRules, data: Dataset, progress: Progress) -> Recommendation:
     """Find a method within `rules.delta` of the best candidate that meets the constraints, the cheapest of these.
 

@@ -94,6 +94,8 @@ def _divide(groups: Sequence[Sequence[FittedColumn]], room: int) -> Iterator[lis
     yield columns
 
 
+# ---------------------------------------------------------------- the report
+
 _SHOWN_REASONS = 3
 _SHOWN_DETAILS = 5
 _FEWEST_SHARED = 5  # questions; the intervals of shares of fewer reach from a few to nearly all percent

@@ -238,6 +238,8 @@ def _identify_sample(documents: Sequence[Document], models: IndexAndModelSetting
     return digest([encoder, models.language, len(documents), _count_characters(documents)])
 
 
+# ---------------------------------------------------------------- methods that were not compared
+
 _ENCODINGS = 16.4  # encoding, as a multiple of what the passages' vectors take
 _SECONDS, _SECONDS_PER_PASSAGE = 30.0, 0.038
 _SECONDS_PER_QUESTION, _ENCODED_QUESTIONS = 0.3, 100  # what is asked, as a multiple of what `dense` takes

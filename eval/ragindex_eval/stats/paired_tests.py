@@ -186,6 +186,8 @@ def _factorise(correlations: SampleArray) -> SampleArray:
     return np.stack(columns, axis=1) if columns else np.zeros((len(rest), 0))
 
 
+# ---------------------------------------------------------------- power
+
 POWER = 0.8
 _MOST = 2**40  # questions; more are called infinitely many
 

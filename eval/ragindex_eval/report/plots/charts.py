@@ -64,6 +64,8 @@ def write_figure(figure: Figure) -> str:
     return value if bounds is None else f"{value} ({short(bounds[0])} to {short(bounds[1])})"
 
 
+# ---------------------------------------------------------------- labels beside marks
+
 _MARK = 7.0  # half the side of the square around a mark that stays free
 _RINGS = (9.0, 16.0, 26.0, 38.0, 52.0)  # distances from the middle of the mark to the near side of the label
 _DIRECTIONS = (0, 180, 270, 90, 315, 45, 225, 135)  # degrees, clockwise from the right; the preferred ones first
@@ -152,6 +154,8 @@ def _leader_line(mark: tuple[float, float], box: Box) -> tuple[float, float, flo
     return mark[0] + (x - mark[0]) * start, mark[1] + (y - mark[1]) * start, x, y
 
 
+# ---------------------------------------------------------------- dots
+
 _LABELS = 142.0  # units for labels beside a plot; longer labels lose their middle
 _ROW, _LOW_ROW, _TALL_ROW, _HEADING = 21.0, 16.0, 34.0, 26.0
 _MANY_ROWS = 24  # with more rows, they are set closer together
@@ -214,6 +218,8 @@ def _draw_row(dot: Dot, across: Scale, top: float, height: float, above: bool) -
     figure = svg.coloured(dot.style, [drawn, place], f"{dot.label}: {write_figure(dot.figure)}")
     return key + label + svg.line(across.start, middle, across.end, middle, "row") + figure
 
+
+# ---------------------------------------------------------------- scatter plot
 
 _SCATTER_LEFT, _SCATTER_TOP, _SCATTER_RIGHT, _SCATTER_BOTTOM = 42.0, 26.0, WIDTH - 14, 310.0
 _POINT_LABELS = 150.0
@@ -278,6 +284,8 @@ def _draw_label(full: str, text: str, place: Place) -> str:
     leader = "" if place.leader is None else svg.line(*place.leader, "leader")
     return leader + svg.words(place.x, place.y, text, kind="label halo", full=full)
 
+
+# ---------------------------------------------------------------- curves
 
 _MAX_TOGETHER = 7
 _END_LABELS = 118.0  # units for labels at the ends of lines

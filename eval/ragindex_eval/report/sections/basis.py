@@ -68,6 +68,8 @@ def _describe_untimed(comparison: Comparison) -> list[str]:
     return [f"no latency was measured of {', '.join(labels)}"] if labels else []
 
 
+# ---------------------------------------------------------------- how to repeat it
+
 _PARAMETERS = 400  # characters
 
 

@@ -33,6 +33,8 @@ def render_agreement(comparison: Comparison) -> Agreement | None:
     return Agreement(k, labels, rows, shades)
 
 
+# ---------------------------------------------------------------- all pairs
+
 _COSTS = {
     LATENCY: "Latency: how many times as long as, the geometric mean over the questions",
     "input_tokens": "Tokens read, mean a question",
@@ -118,6 +120,9 @@ def _format_ratio(ratio: float) -> str:
 
 def _format_interval(pair: MethodPair, form: Callable[[float], str]) -> str:
     return "" if pair.ci95 is None else f"{form(pair.ci95[0])} to {form(pair.ci95[1])}"
+
+
+# ---------------------------------------------------------------- are the questions enough?
 
 
 @dataclass(frozen=True, slots=True)

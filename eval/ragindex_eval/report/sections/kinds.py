@@ -111,6 +111,9 @@ def _cells(part: Breakdown, metrics: Sequence[str], costs: bool) -> tuple[Metric
     return tuple(cells)
 
 
+# ---------------------------------------------------------------- questions that no document answers
+
+
 @dataclass(frozen=True, slots=True)
 class NothingRow:
     """Method, with shares of questions for which it finds nothing, and the threshold of the score that all suggest."""

@@ -69,6 +69,9 @@ def _make_rows(
     ]
 
 
+# ---------------------------------------------------------------- spread over seeds
+
+
 @dataclass(frozen=True, slots=True)
 class SpreadCell:
     """Mean, standard deviation and range of a metric over the seeds, in percent."""
