@@ -118,6 +118,7 @@ def _load_cross_encoder(model: str, revision: str, device: str) -> Any:
 # ---------------------------------------------------------------- the language model
 
 
+_PROMPTS = Path(__file__).with_name("prompts")
 _CHOSEN_BY_RULE = 2
 _LAST_SPACE = regex.compile(r"(?<=\S)\s+\S*+$")
 
@@ -153,13 +154,13 @@ def read_choice(text: str) -> PassageChoice:
 RERANK = Task(
     name="rerank",
     version=1,
-    prompt=Path(__file__).with_name("prompts") / "rerank.jinja",
+    prompt=_PROMPTS / "rerank.jinja",
     output=PassageChoice,
     rule=choose_by_rule,
     max_tokens=512,
     read=read_choice,
 )
-RERANK_BESIDE = replace(RERANK, name="rerank-beside", prompt=RERANK.prompt.with_name("rerank_bridge.jinja"))
+RERANK_BESIDE = replace(RERANK, name="rerank-beside", prompt=_PROMPTS / "rerank_bridge.jinja")
 
 
 class LanguageModel(Reranker):
