@@ -22,7 +22,7 @@ from ragindex.retrieval.stages import record_ranking, record_search
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval, Triple
 from ragindex_baselines.graphrag.entity_graph import EntityGraph, EntityVectors, OpenEntityGraph
-from ragindex_baselines.graphrag.method import find_relations, read_nearby, search_entities, write_notes
+from ragindex_baselines.graphrag.method import describe_relations, read_nearby, search_entities, write_notes
 
 _PASSAGES_OF_ENTITY = 20
 """Passages of an entity that count: those that state most about it."""
@@ -119,18 +119,18 @@ class LightRAGRetriever:
         trace, settings = Trace(), self.settings
         details, themes = self._write_keywords(query.text, trace)
         vectors = self.encoder.encode_queries([details, themes, query.text])
-        found = [
+        searches = [
             *self._search_entities(query, details, vectors[0], trace),
             *self._search_triples(query, themes, vectors[1], trace),
             *self._search_passages(query, vectors[2], max(k, settings.relations), trace),
         ]
         with trace.step(1, "passages", "") as step:
-            scores = rank_passages(items.passage_ids for items in found)
+            scores = add_places(items.passage_ids for items in searches)
             record_ranking("passages", scores, k)
             hits = fetch_hits(self.searched.passages, dict(list(scores.items())[:k]), self.source)
             step["ids"] = tuple(hit.id for hit in hits)
-        descriptions = [text for items in found for text in items.descriptions]
-        triples = list(dict.fromkeys(triple for items in found for triple in items.triples))
+        descriptions = [text for items in searches for text in items.descriptions]
+        triples = list(dict.fromkeys(triple for items in searches for triple in items.triples))
         notes = write_notes(descriptions, triples, settings.note_tokens, settings.relation_tokens)
         return Retrieval(hits, tuple(trace.steps), notes)
 
@@ -144,7 +144,7 @@ class LightRAGRetriever:
             record_ranking("entities", result.ids, query=details)
             nearby = read_nearby(result)
             records = fetch_records(searched.entities, result.ids, ("name", "text")).to_pylist()
-            triples = find_relations(searched.graph, nearby, 1, passing)
+            triples = describe_relations(searched.graph, nearby, 1, passing)
             step["ids"], step["triples"] = tuple(result.ids), tuple(triples)
         passage_ids = [entity.passage_ids.slice(0, _PASSAGES_OF_ENTITY).to_pylist() for entity in nearby]
         yield Items(passage_ids, triples, [f"{record['name']}\n{record['text']}" for record in records])
@@ -180,18 +180,18 @@ class LightRAGRetriever:
         return details or question, themes or question
 
 
-def rank_passages(rankings: Iterable[Sequence[Sequence[str]]]) -> dict[str, float]:
+def add_places(rankings: Iterable[Sequence[Sequence[str]]]) -> dict[str, float]:
     """Return the scores of passages, best first, equal ones by id; a ranking has the passages of each item.
 
     Items are entities, triples or passages. The item at place i gives 1 / (1 + i) to each of its passages.
 
-    >>> rank_passages([[["a", "b"], ["b"]], [["c"]]])
+    >>> add_places([[["a", "b"], ["b"]], [["c"]]])
     {'b': 1.5, 'a': 1.0, 'c': 1.0}
     """
     scores: Counter[str] = Counter()
     for ranking in rankings:
         for place, ids in enumerate(ranking):
-            scores.update(dict.fromkeys(ids, 1 / (1 + place)))  # type: ignore[arg-type]  # sums of floats are meant
+            scores.update(dict.fromkeys(ids, 1 / (1 + place)))
     rounded = {id: round(float(score), _DIGITS) for id, score in scores.items()}
     return dict(sorted(rounded.items(), key=lambda item: (-item[1], item[0])))
 

@@ -170,7 +170,7 @@ def _number(batch: Sequence[ReportRow]) -> list[dict[str, Any]]:
     return [{"number": number, "text": row["text"]} for number, row in enumerate(batch, start=1)]
 
 
-def _rate(answer: "Points | Failure", batch: Sequence[ReportRow]) -> Iterator[RatedPoint]:
+def _rate(answer: "ReportPoints | Failure", batch: Sequence[ReportRow]) -> Iterator[RatedPoint]:
     """Yield the points of a batch that help; numbers of no report are dropped, as are points that cite none."""
     if isinstance(answer, Failure):
         raise LLMError(answer.reason, answer.kind, set_aside=answer.set_aside)
@@ -185,7 +185,7 @@ def _rate(answer: "Points | Failure", batch: Sequence[ReportRow]) -> Iterator[Ra
 # ---------------------------------------------------------------- the LLM task
 
 
-class Point(BaseModel):
+class ReportPoint(BaseModel):
     """A statement that helps to answer, how much (0 to 100), and the numbers of the reports that say it."""
 
     point: str
@@ -193,16 +193,16 @@ class Point(BaseModel):
     reports: list[int]
 
 
-class Points(BaseModel):
+class ReportPoints(BaseModel):
     """What a batch of reports says about a question."""
 
-    points: list[Point]
+    points: list[ReportPoint]
 
 
 _POINTS_BY_RULE = 3
 
 
-def _find_points_by_rule(inputs: Mapping[str, Any]) -> Points:
+def _find_points_by_rule(inputs: Mapping[str, Any]) -> ReportPoints:
     """Return the sentences of the reports that share most with the question; their score is the share in percent."""
     reports_of: dict[str, list[int]] = {}
     for report in inputs["reports"]:
@@ -212,14 +212,16 @@ def _find_points_by_rule(inputs: Mapping[str, Any]) -> Points:
     sentences = list(reports_of)
     scores = Counter(dict(zip(sentences, overlaps(inputs["question"], sentences, inputs["language"]), strict=True)))
     best = [(sentence, round(score * _LARGEST_SCORE)) for sentence, score in scores.most_common(_POINTS_BY_RULE)]
-    return Points(points=[Point(point=text, score=score, reports=reports_of[text]) for text, score in best if score])
+    return ReportPoints(
+        points=[ReportPoint(point=text, score=score, reports=reports_of[text]) for text, score in best if score]
+    )
 
 
-POINTS: Task[Points] = Task(
+POINTS: Task[ReportPoints] = Task(
     name="report-points",
     version=1,
     prompt=Path(__file__).parent / "prompts" / "points.jinja",
-    output=Points,
+    output=ReportPoints,
     rule=_find_points_by_rule,
     max_tokens=1024,
 )

@@ -202,7 +202,7 @@ class GraphRAGRetriever:
         start = time.perf_counter()
         best = self._hits(entities, k)
         moments = [time.perf_counter()]
-        triples = find_relations(self.graph, entities, self.settings.relations, passing)
+        triples = describe_relations(self.graph, entities, self.settings.relations, passing)
         moments.append(time.perf_counter())
         keys = [entity.key for entity in entities]
         ids = rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
@@ -258,7 +258,7 @@ def search_entities(
     return [results[n] for n in range(len(passing))]
 
 
-def find_relations(
+def describe_relations(
     graph: OpenEntityGraph, entities: Sequence[Nearby], each: int, passing: frozenset[str] | None
 ) -> list[Triple]:
     """Return the triples of the relations of the entities, `each` for every entity, those between two of them first."""

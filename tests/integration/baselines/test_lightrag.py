@@ -17,7 +17,7 @@ from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
 from ragindex_baselines.dense import Dense
-from ragindex_baselines.lightrag import KEYWORDS, LightRAG, rank_passages
+from ragindex_baselines.lightrag import KEYWORDS, LightRAG, add_places
 
 DOCUMENTS = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),
@@ -136,7 +136,7 @@ def test_scores_of_passages(rankings: list[list[list[str]]]) -> None:
         for place, ids in enumerate(ranking):
             for id in ids:
                 exact[id] = exact.get(id, Fraction()) + Fraction(1, 1 + place)
-    scores = rank_passages(rankings)
+    scores = add_places(rankings)
     assert list(scores) == sorted(exact, key=lambda id: (-exact[id], id))
     assert scores == pytest.approx({id: float(score) for id, score in exact.items()})
 
