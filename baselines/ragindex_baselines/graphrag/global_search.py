@@ -123,9 +123,9 @@ class GlobalRetriever:
         with trace.step(1, "points of reports", query.text) as step:
             points, passages_of = self.reader.read(query.text, passing)
             packed = build_context((), [point.text for point in points], self.reader.settings.note_tokens).notes
-            whole = [point for point, note in zip(points, packed, strict=False) if point.text == note]
-            notes = tuple(point.text for point in whole)
-            cited = list(dict.fromkeys(id for point in whole for id in point.report_ids))
+            complete = [point for point, note in zip(points, packed, strict=False) if point.text == note]
+            notes = tuple(point.text for point in complete)
+            cited = list(dict.fromkeys(id for point in complete for id in point.report_ids))
             step["ids"], step["note"] = tuple(cited), f"{len(notes)} of {len(points)} points are notes."
         passage_ids = tuple(sorted({passage for report in cited for passage in passages_of[report]}))
         record_ranking("passages of cited reports", passage_ids)
