@@ -20,6 +20,7 @@ from ragindex.cli.console import (
     ask_consent,
     command_tally,
     escape_markup,
+    explain_stop,
     print_estimate,
     print_note,
     text_table,
@@ -61,7 +62,9 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
     asked. Raises UsageError if the user does not agree, and the errors of `estimating`.
     """
-    limit, estimates = read_limit(), estimate_costs(estimating)
+    limit = read_limit()
+    with explain_stop("Stopped while costs were estimated. Nothing was done."):
+        estimates = estimate_costs(estimating)
     if approval.dry_run:
         write_result(
             {"estimate": estimates_to_json(estimates)},

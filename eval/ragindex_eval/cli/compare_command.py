@@ -12,6 +12,7 @@ import typer
 
 from ragindex.cli.console import (
     escape_markup,
+    explain_stop,
     print_note,
     require_writable,
     write_result,
@@ -89,7 +90,8 @@ def compare(
     """
     settings = settings.over_file(config)
     if rankings.run:
-        study = _compare_rankings(settings, rankings)
+        with explain_stop("Stopped."):  # nothing is kept of what takes seconds
+            study = _compare_rankings(settings, rankings)
         require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
         return
     rankings.require_none()
