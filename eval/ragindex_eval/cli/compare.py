@@ -69,7 +69,9 @@ def demo(
     )
     study = run_comparison(settings)
     print_text(settings, "\n[bold]Next, on your own documents:[/]")
-    print_text(settings, "  ragindex questions my-documents/ --out questions.csv    # drafts some, for you to edit")
+    print_text(
+        settings, "  ragindex questions my-documents/ --out drafts.csv    # drafts some: edit them into questions.csv"
+    )
     print_text(settings, "  ragindex compare my-documents/ --questions questions.csv")
     require_answers(study)
 
