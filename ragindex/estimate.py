@@ -202,7 +202,7 @@ def estimate_questions(
     queries: Sequence[Query],
     *,
     reads: bool,
-    reader_tokens: int = answer_question.DEFAULT_TOKENS,
+    reader_tokens: int = tokens.DEFAULT_TOKENS,
     k: int = 20,
     scope: EstimateScope = _WHOLE,
 ) -> list[Estimate]:
