@@ -52,7 +52,8 @@ class Estimate:
     tokenizer was used; otherwise token counts are approximate. The money is None if the model has no known price;
     `price_source` says where the price is from, "" if a price file does not say, and `price_date` from which day on it
     holds. `methods` are the labels of the methods that need the calls: they are made once for all of them. `repaid` are
-    those of the calls that were answered under other settings, and are paid for again.
+    those of the calls that were answered under other settings, and are paid for again. `share` is the part of the
+    documents, or questions, that was counted; the figures are scaled to all of them.
     """
 
     task: str
@@ -70,6 +71,7 @@ class Estimate:
     methods: tuple[str, ...] = ()
     step: EstimateStep = "index"
     repaid: tuple[Repaid, ...] = ()
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ def estimate(
         )
         priced = _add_repaid(priced, [each.times(share) for each in counting.repaid.take(task)])
         labels = tuple(label for label, scheme in by_label.items() if _needs(scheme, task))
-        estimates.append(replace(priced, methods=labels))
+        estimates.append(replace(priced, methods=labels, share=1 / share))
     return estimates
 
 
@@ -200,7 +202,7 @@ def estimate_questions(
     queries: Sequence[Query],
     *,
     reads: bool,
-    reader_tokens: int = answer_question.DEFAULT_TOKENS,
+    reader_tokens: int = tokens.DEFAULT_TOKENS,
     k: int = 20,
     scope: EstimateScope = _WHOLE,
 ) -> list[Estimate]:
@@ -257,7 +259,8 @@ def estimate_questions(
                     f"{task}, {label}", counts, scaling, tasks.get(task), from_corpus=False, part_of_corpus=share > 1
                 )
                 estimate = _add_repaid(estimate, [each.times(factor) for each in rules.repaid.take(task)])
-                estimates.append(replace(estimate, methods=(label,), step="questions"))
+                counted_share = 1 / max(share, factor)
+                estimates.append(replace(estimate, methods=(label,), step="questions", share=counted_share))
             if reads:
                 contexts = [
                     answer_question.build_context(retrieval.hits, retrieval.notes, reader_tokens, name)
@@ -302,7 +305,7 @@ def estimate_reading(
         f"{task.name}, {label}", (counts or _Counts()).times(factor), _Scaling(by_rules, real), task, from_corpus=True
     )
     priced = _add_repaid(priced, [each.times(factor) for each in repaid])
-    return [replace(priced, methods=(label,), step="answers")]
+    return [replace(priced, methods=(label,), step="answers", share=1 / factor)]
 
 
 def _add_repaid(estimate: Estimate, repaid: Sequence[Repaid]) -> Estimate:
@@ -670,7 +673,7 @@ def estimate_encoding(
         by_model = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
         spread = _ASSUMED if by_model else _DRAWN if share > 1 else _EXACT
         priced = _price_encoding("encoding, index", round(share * texts), round(share * read), encoder, prices, spread)
-        estimates.append(replace(priced, methods=tuple(encoding)))
+        estimates.append(replace(priced, methods=tuple(encoding), share=1 / share))
     return estimates + (estimate_question_vectors(encoding, encoder, prices, queries) if queries else [])
 
 

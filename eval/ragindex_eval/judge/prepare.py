@@ -15,7 +15,7 @@ from ragindex.counting import Counting
 from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import DataError, UsageError
 from ragindex.estimate import Estimate, Pricing, price_calls
-from ragindex.estimate_left import find_payees, open_paid
+from ragindex.estimate_left import BuildPlan, find_payees, open_paid, require_keys, require_keys_of
 from ragindex.index.index import Index
 from ragindex.index.renames import read_renames
 from ragindex.interfaces import Scheme
@@ -82,7 +82,7 @@ def prepare_pool(
 
 
 def estimate_judging(
-    settings: CompareSettings, data: Dataset | None, folder: Path, depth: int, out: Path
+    settings: CompareSettings, data: Dataset | None, folder: Path, depth: int, out: Path, *, thorough: bool = False
 ) -> list[Estimate]:
     """Estimate what a session may still cost: building and asking the methods, and a model that judges the pool.
 
@@ -90,7 +90,10 @@ def estimate_judging(
     `estimate_comparison` does.
     """
     schemes = make_plan(settings).schemes
-    estimates = estimate_comparison(settings, settings, data, schemes, folder=folder)
+    if not thorough:
+        plan = BuildPlan(llm=settings.llm, encoder=settings.encoder, keep_calls=not settings.no_cache)
+        require_keys(folder, schemes.values(), plan, reads=settings.llm is not None)  # the model judges
+    estimates = estimate_comparison(settings, settings, data, schemes, folder=folder, thorough=thorough)
     model, _ = find_payees(folder, settings.llm, settings.encoder)
     if settings.llm is None or model is None:
         return estimates
@@ -104,7 +107,10 @@ def estimate_judging(
         rules = Counting.beside(model.model, open_paid(folder, model, setting)).open()  # type: ignore[attr-defined]
         with ledger.record_calls() as tally:
             count_judgements(pool, rules, settings.language or "english")
-    return [*estimates, *price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))]
+    judging = price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))
+    if not thorough:
+        require_keys_of(judging, model, None, folder)
+    return [*estimates, *judging]
 
 
 def _make_by_rules(settings: CompareSettings, data: Dataset, schemes: Mapping[str, Scheme], depth: int) -> Pool:

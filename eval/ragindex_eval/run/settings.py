@@ -29,7 +29,7 @@ from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
-from ragindex.llm.answer_question import DEFAULT_TOKENS
+from ragindex.llm.tokens import DEFAULT_TOKENS
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex.plugins.specs import Spec, parse_many
