@@ -120,10 +120,9 @@ def load_experiment(
         )
     if settings.triples is not None:
         index.import_part(TRIPLES, settings.triples)
-    index.require_prices(list(schemes), reads=settings.read)
-    reader = None
-    if settings.read:
-        reader = read_answers.make_reader(index, settings.reader_tokens, settings.reader_prompt, dataset.gold)
+    reads = index.model_for(settings.reader_llm).plugin if settings.read else None
+    index.require_prices(list(schemes), also=reads)
+    reader = read_answers.make_reader(index, settings, dataset.gold) if settings.read else None
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)

@@ -29,7 +29,7 @@ from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
-from ragindex.llm.answer_question import DEFAULT_TOKENS
+from ragindex.llm.answer_question import DEFAULT_TOKENS, ContextLimits
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex.plugins.specs import Spec, parse_many
@@ -198,17 +198,22 @@ class IndexAndModelSettings(_Settings):
         return {name: value for name, value in (*given.items(), ("seed", self.seed)) if value is not None}
 
 
-class MeasureSettings(_Settings):
-    """What is measured: cutoffs, answers of a reader, thresholds, a holdout, published figures."""
+class ReaderSettings(_Settings):
+    """Answers read from what was found: by which model, from how much of it, and in how many words."""
 
-    k: tuple[int, ...] = _field("5,10,20", "The cutoffs. Default: 5,10,20.", default=(5, 10, 20))
     read: bool = _field(None, "Answer each question from what was found; measure EM and F1.", default=False)
-    reader_tokens: int = _field(
+    reader_llm: _Plugin | None = _field("L", "The model that reads, as openai:MODEL. Default: that of --llm.")
+    reader_tokens: int | None = _field(
         "N",
-        f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}.",
-        default=DEFAULT_TOKENS,
+        f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}, or no limit with --reader-passages.",
         least=1,
         ge=1,
+    )
+    reader_passages: int | None = _field(
+        "N", "The most hits that the reader is given, in full. Default: those at the largest k.", least=1, ge=1
+    )
+    reader_input: Literal["notes", "passages"] = _field(
+        "WHAT", "notes (default): what a method noted, then its hits; passages: the hits alone.", default="notes"
     )
     reader_prompt: Literal["short", "six-words", "fewest-words"] = _field(
         "STYLE",
@@ -218,6 +223,16 @@ class MeasureSettings(_Settings):
     qa_model: str | None = _field(
         "NAME_OR_PATH", "With --read: a model for extractive QA (SQuAD 2), for Disambig-F1 and DR of ASQA."
     )
+
+    def context_limits(self) -> ContextLimits:
+        """Return what the reader is given of a retrieval."""
+        return ContextLimits.of(self.reader_tokens, self.reader_passages, notes=self.reader_input == "notes")
+
+
+class MeasureSettings(ReaderSettings):
+    """What is measured: cutoffs, answers of a reader, thresholds, a holdout, published figures."""
+
+    k: tuple[int, ...] = _field("5,10,20", "The cutoffs. Default: 5,10,20.", default=(5, 10, 20))
     holdout: Path | None = _field("FILE", "Questions with gold that confirm the choice; they may be used once.")
     reuse_holdout: bool = _field(None, "Use a holdout again. The report says that it confirms nothing.", default=False)
     fail_below: list[str] = _field("LABEL:M=V", "Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.", default=[])
@@ -287,6 +302,7 @@ GROUPS: Mapping[str, type[Strict]] = {
     "Documents and questions": DataSettings,
     "Methods": MethodSettings,
     "Index and models": IndexAndModelSettings,
+    "Answers": ReaderSettings,
     "Figures": MeasureSettings,
     "Results": OutputSettings,
 }
