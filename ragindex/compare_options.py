@@ -17,6 +17,7 @@ class CompareOptions(TypedDict, total=False):
     index: str | Path | Index | None
     # documents and questions
     limit: int | None
+    kinds: Mapping[str, int] | str | None
     format: str | None
     skip_bad: bool | None
     strict: bool

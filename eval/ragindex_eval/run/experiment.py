@@ -65,6 +65,7 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
         skip_bad=False if settings.strict else settings.skip_bad,
         selection=selection,
         limit=settings.limit,
+        kinds=settings.kinds,
         seed=seed or 0,
         list_renames=partial(_list_renames, index),
     )
@@ -176,6 +177,7 @@ def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
         settings.questions,
         skip_bad=settings.skip_bad,
         limit=settings.limit,
+        kinds=settings.kinds,
         seed=index.seed,
         list_renames=index.renames,
     )

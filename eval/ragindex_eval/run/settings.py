@@ -67,6 +67,19 @@ _Method: TypeAlias = Annotated[Any, PlainValidator(_require_method)]
 _Rows: TypeAlias = Annotated[Rows | None, BeforeValidator(parse_rows)]
 
 
+def _split_kinds(value: Any) -> Any:
+    """Split the text `2hop=50,3hop=50`."""
+    if not isinstance(value, str):
+        return value
+    pairs = [entry.rpartition("=") for entry in value.split(",")]
+    if not all(kind.strip() and count.strip().isdecimal() for kind, _, count in pairs):
+        raise ValueError("Input should be kinds with numbers of questions, as 2hop=50,3hop=50")
+    return {kind.strip(): int(count) for kind, _, count in pairs}
+
+
+_Kinds: TypeAlias = Annotated[dict[str, Annotated[int, Field(ge=1)]] | None, BeforeValidator(_split_kinds)]
+
+
 def _field(metavar: str | None, help: str, default: Any = None, least: int | None = None, **limits: Any) -> Any:
     """Return a field that is an option of commands: how its value is written, its help, and its least value there."""
     shown_as: dict[str, JsonValue] = {"metavar": metavar, "least": least}
@@ -90,6 +103,7 @@ class CorpusSettings(_Settings):
     format: str | None = None
     language: str | None = None
     limit: int | None = None
+    kinds: _Kinds = None
     published_data: str | None = None
 
 
@@ -100,6 +114,7 @@ class DataSettings(_Settings):
     corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)
     questions: Path | None = _field("FILE", "A .csv, .jsonl or folder of judgements with gold, or a .txt.")
     limit: int | None = _field("N", "Ask N questions, drawn by the seed; a larger N adds to them.", least=1)
+    kinds: _Kinds = _field("KIND=N,…", "Ask only N questions of each kind, drawn by the seed, as '2hop=50,3hop=50'.")
     format: str | None = _field("F", "The format of DATA, where it is not recognised.")
     skip_bad: bool | None = _field(None, "Leave out all that cannot be read. Default: files alone, with exit code 11.")
     strict: bool = _field(None, "Stop at the first file that cannot be read, or question that fails.", default=False)
