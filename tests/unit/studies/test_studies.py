@@ -61,6 +61,6 @@ def test_no_study_has_settings_of_ones_own_machine() -> None:
 
 
 def test_a_study_asks_for_answers_as_its_paper_does() -> None:
-    asked = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
+    prompts = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
     styles = {"gear": "six-words", "griever": "six-words", "sirerag": "fewest-words"}
-    assert asked == {name: styles[name.partition("-")[0]] for name in asked}
+    assert prompts == {name: styles[name.partition("-")[0]] for name in prompts}

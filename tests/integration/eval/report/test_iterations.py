@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 from comparing import compare
 from hypothesis import given
 from hypothesis import strategies as st
-from made_comparisons import answered, made, went
+from made_comparisons import answered, make_comparison, went
 
 from ragindex.corpus import Corpus
 from ragindex.corpus.chunking import Chunking, chunk
@@ -141,7 +141,7 @@ def test_methods_of_the_same_family_are_the_first_to_compare_with() -> None:
 
 
 def test_nothing_is_said_of_methods_without_iterations() -> None:
-    assert iterations.render_iterations(made({"a": [1.0, 0.0], "b": [0.0, 0.0]})) is None
+    assert iterations.render_iterations(make_comparison({"a": [1.0, 0.0], "b": [0.0, 0.0]})) is None
 
 
 def test_the_iterations_of_a_base_are_not_those_of_its_reranker() -> None:
@@ -230,7 +230,7 @@ def test_so_many_ids_of_a_step_are_kept(tmp_path: Path) -> None:
 def test_quartiles_and_means_by_kind() -> None:
     # 2hop: 1, 1, 1/2 and 0 for the one: mean 5/8, quartiles 3/8, 3/4 and 1; all are found by the other.
     kinds = ["2hop"] * 4 + ["3hop1"] * 2 + ["3hop2"]
-    found = hops.render_hops(made({"one": [1, 1, 0.5, 0, 1, 0, 0], "all": [1] * 7}, kinds=kinds))
+    found = hops.render_hops(make_comparison({"one": [1, 1, 0.5, 0, 1, 0, 0], "all": [1] * 7}, kinds=kinds))
     assert found is not None
     assert found.metric == "R@5"
     assert [
@@ -248,7 +248,7 @@ def test_quartiles_and_means_by_kind() -> None:
 
 def test_kinds_of_ten_questions_have_intervals() -> None:
     kinds = ["bridge"] * 10 + ["comparison"] * 9
-    comparison = made({"a": [1.0, 0.0] * 9 + [1.0]}, kinds=kinds)
+    comparison = make_comparison({"a": [1.0, 0.0] * 9 + [1.0]}, kinds=kinds)
     found = hops.render_hops(comparison)
     low, high = (100 * bound for bound in comparison.method("a").breakdown[0].ci95["R@5"])
     assert found is not None
@@ -256,8 +256,8 @@ def test_kinds_of_ten_questions_have_intervals() -> None:
 
 
 def test_kinds_that_only_count_hops_are_left_to_the_plots() -> None:
-    assert hops.render_hops(made({"a": [1, 0]}, kinds=["2hop", "3hop"])) is None
-    assert hops.render_hops(made({"a": [1, 0]})) is None
+    assert hops.render_hops(make_comparison({"a": [1, 0]}, kinds=["2hop", "3hop"])) is None
+    assert hops.render_hops(make_comparison({"a": [1, 0]})) is None
 
 
 def test_when_questions_stopped_by_hops() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 from command_line import make_desk, ragindex
-from made_comparisons import made
+from made_comparisons import make_comparison
 from rich.console import Console
 
 from ragindex.types import Usage
@@ -24,7 +24,7 @@ TIMES = {"a": [2.0] * 10 + [4.0, 6.0], "b": [1.0] * 12}
 
 
 def mixed() -> Comparison:
-    return made(RECALLS, TIMES, kinds=KINDS, naming=[f"q{number}" for number in range(1, 11)])
+    return make_comparison(RECALLS, TIMES, kinds=KINDS, naming=[f"q{number}" for number in range(1, 11)])
 
 
 def rows(html: str) -> list[list[str]]:
@@ -53,7 +53,7 @@ def test_the_report_has_the_table_of_each_group() -> None:
 
 def test_tokens_and_calls_are_shown_where_a_method_has_some() -> None:
     usages = [Usage(0.0, 100, 10, 0.001)] * 10 + [Usage(0.0, 300, 30, 0.003)] * 2
-    found = kinds.render_kinds(made({"a": RECALLS["a"]}, kinds=KINDS, paid={"a": usages}))
+    found = kinds.render_kinds(make_comparison({"a": RECALLS["a"]}, kinds=KINDS, paid={"a": usages}))
     assert found is not None
     (table,) = found.tables
     assert [column.title for column in table.columns[-3:]] == ["tokens a question", "$ a question", "calls a question"]
@@ -62,7 +62,7 @@ def test_tokens_and_calls_are_shown_where_a_method_has_some() -> None:
 
 
 def test_questions_of_one_kind_have_no_section() -> None:
-    comparison = made({"a": [1, 0]}, kinds=["single", "single"])
+    comparison = make_comparison({"a": [1, 0]}, kinds=["single", "single"])
     assert kinds.render_kinds(comparison) is None
     assert "by kind" not in printed(comparison, 80)
 

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from command_line import ragindex
 from hypothesis import given
 from hypothesis import strategies as st
-from made_comparisons import made
+from made_comparisons import make_comparison
 from made_language import ECHO, answering, opened
 from openai_server import KEY, OpenAIServer
 from rich.console import Console
@@ -44,7 +44,7 @@ def comparison() -> Comparison:
     recalls = {label: [1.0] * COUNT for label in ("unknown", "free", "dear")}
     known = [Usage(1.0, 10 + number, 5, 0.25) for number in range(COUNT)]
     paid = {"free": [Usage(1.0)] * COUNT, "dear": known, "unknown": [*known[:-1], Usage(1.0, 10, 5, None)]}
-    return made(recalls, paid=paid)
+    return make_comparison(recalls, paid=paid)
 
 
 def study() -> Study:
@@ -121,7 +121,7 @@ def test_it_has_no_pair_no_interval_and_no_place_in_a_plot() -> None:
 
 
 def test_a_column_of_money_is_shown_where_it_is_unknown_of_one_and_0_of_the_others() -> None:
-    unknown = made({"a": [1.0], "b": [1.0]}, paid={"a": [Usage(0.0, 1, 1, None)]})
+    unknown = make_comparison({"a": [1.0], "b": [1.0]}, paid={"a": [Usage(0.0, 1, 1, None)]})
     console = Console(width=250, record=True, file=io.StringIO())
     console.print(render_comparison(unknown))
     rows = console.export_text().splitlines()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_comparisons import made
+from made_comparisons import make_comparison
 from timed import QUERIES, NamedRetriever, asked, runs, timings
 
 from ragindex.accounting.ledger import CallRecord, record_call
@@ -128,7 +128,7 @@ def timed_on(
     measured = latency.measure_latency(timings(workspace, "dh"), TWENTY, 5, 0)
     assert (calls.count("d"), calls.count("h")) == (100, 100)
     found = {label: one.latency for label, one in zip("dh", measured, strict=True)}
-    return made(
+    return make_comparison(
         {"d": [1.0] * 20, "h": [1.0] * 20},
         {label: [one.per_query[query.id] for query in TWENTY] for label, one in found.items()},
         reference={label: [one.reference[query.id] for query in TWENTY] for label, one in found.items()},

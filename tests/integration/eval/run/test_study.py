@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import QUESTIONS, TEXTS
-from made_comparisons import made
+from made_comparisons import make_comparison
 from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import BudgetError, UsageError
@@ -100,8 +100,8 @@ def test_one_corpus_is_listed_once(working_folder: Path) -> None:
 
 
 def test_the_spread_over_seeds_by_hand() -> None:
-    seeds = [made({"a": [1, value], "b": [0, 0]}, seed=seed) for seed, value in enumerate([0.0, 0.5, 1.0])]
-    other = made({"a": [1, 1], "b": [0, 0]}, name="asked once")
+    seeds = [make_comparison({"a": [1, value], "b": [0, 0]}, seed=seed) for seed, value in enumerate([0.0, 0.5, 1.0])]
+    other = make_comparison({"a": [1, 1], "b": [0, 0]}, name="asked once")
     (one,) = group_by_seed(Study("seeds", (*seeds, other)))
     assert (one.dataset, one.encoder, one.seeds) == ("made", "lsa", (0, 1, 2))
     spreads = {spread.label: spread for spread in one.spreads}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from examples import examples
 from ragindex.types import Usage
@@ -26,7 +26,7 @@ BEST = re.compile(r"(\w+) is best at (R@5) .*?, over (\w+)\)")
 def test_a_difference_that_is_told_is_never_shown_as_0() -> None:
     """8,000 questions tell a difference of four hundredths of a point."""
     one = [0.5008, 0.5] * 4000
-    comparison = made({"a": one, "b": [0.5] * 8000})
+    comparison = make_comparison({"a": one, "b": [0.5] * 8000})
     assert leaders(comparison, "R@5") == ("a",)
     assert "+0.04, +0.005 to +0.1, over b" in state_conclusion(comparison)
 
@@ -57,7 +57,7 @@ def test_words_values_tests_and_figures_agree(
     drawn: tuple[dict[str, list[float]], dict[str, list[float]], dict[str, list[Usage]]],
 ) -> None:
     recalls, milliseconds, usages = drawn
-    comparison = made(recalls, milliseconds, paid=usages)
+    comparison = make_comparison(recalls, milliseconds, paid=usages)
     said = state_conclusion(comparison)
     for _, fast, ratio, slow in FASTER.findall(said):
         holds_faster(comparison, fast, slow, float(ratio.replace(",", "")))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from browser import BROWSER, needs_browser
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from ragindex.types import Query, Step
 from ragindex_eval.report import page
@@ -108,8 +108,8 @@ def attacked() -> Study:
     recalls = {label: [1.0] * (2 * at + 3) + [0.0] * (30 - 2 * at) for at, label in enumerate(labels)}
     times = {label: [1.0 + at] * 33 for at, label in enumerate(labels)}
     kinds = ["2hop"] * 20 + ["3hop"] * 13
-    judged = _with_text(made(recalls, times, kinds=kinds, name=ATTACK, ks=(5, 10)))
-    bare = _with_text(made({label: [] for label in labels}, times, name="no gold"))
+    judged = _with_text(make_comparison(recalls, times, kinds=kinds, name=ATTACK, ks=(5, 10)))
+    bare = _with_text(make_comparison({label: [] for label in labels}, times, name="no gold"))
     return Study(ATTACK, (judged, bare), ATTACK)
 
 
