@@ -60,8 +60,8 @@ class Trips:
         transport = type(store.server.client.transport)
         inner = transport.perform_request
 
-        def counted(one: Any, method: str, target: str, **rest: Any) -> Any:
+        def counted(server: Any, method: str, target: str, **rest: Any) -> Any:
             self.paths.append(target.partition("?")[0])
-            return inner(one, method, target, **rest)
+            return inner(server, method, target, **rest)
 
         patch.setattr(transport, "perform_request", counted)

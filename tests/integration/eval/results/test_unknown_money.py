@@ -107,15 +107,15 @@ def test_no_output_makes_a_number_of_it(output: Callable[[Path], list[object]], 
 
 
 def test_it_has_no_pair_no_interval_and_no_place_in_a_plot() -> None:
-    found = comparison()
-    money = [(pair.a, pair.b) for pair in found.pairs if pair.metric == "money"]
+    free_and_dear = comparison()
+    money = [(pair.a, pair.b) for pair in free_and_dear.pairs if pair.metric == "money"]
     assert money == [("free", "dear")]
-    assert differ(found, "free", "dear", "money")
-    assert not differ(found, "unknown", "dear", "money")
-    assert "money" not in found.method("unknown").ci95
-    assert "money" in found.method("dear").ci95
-    assert len([pair for pair in found.pairs if pair.metric == "input_tokens"]) == 3
-    plot = next(plot for plot in figures.render_figures(found) or () if plot.title == "R@5 against money")
+    assert differ(free_and_dear, "free", "dear", "money")
+    assert not differ(free_and_dear, "unknown", "dear", "money")
+    assert "money" not in free_and_dear.method("unknown").ci95
+    assert "money" in free_and_dear.method("dear").ci95
+    assert len([pair for pair in free_and_dear.pairs if pair.metric == "input_tokens"]) == 3
+    plot = next(plot for plot in figures.render_figures(free_and_dear) or () if plot.title == "R@5 against money")
     assert "dear" in plot.drawing
     assert "unknown: " not in plot.drawing.partition("<desc>")[2].partition("</desc>")[0]
 

@@ -67,7 +67,7 @@ def post(ingestion: Ingestion, key: AccessKey, *ids: str) -> Callable[[], object
 
 
 def accepted(ingestion: Ingestion) -> list[str]:
-    return [one.id for one in ingestion.spool.pending(100)]
+    return [change.id for change in ingestion.spool.pending(100)]
 
 
 def test_one_of_two_tenants_gets_a_new_id(ingestion: Ingestion) -> None:
@@ -195,8 +195,8 @@ def test_damaged_changes_are_reported(ingestion: Ingestion) -> None:
     assert accepted(ingestion) == ["b"]
     assert ingestion.describe() == {"pending": 1, "damaged": 1, "sync_failure": ""}
     ingestion.spool.file.write_bytes(b"no database")
-    found = ingestion.describe()
-    assert (found["pending"], "ragindex repair" in str(found["sync_failure"])) == (None, True)
+    description = ingestion.describe()
+    assert (description["pending"], "ragindex repair" in str(description["sync_failure"])) == (None, True)
 
 
 def test_cap_from_before_it_was_lifted_does_not_hold(ingestion: Ingestion) -> None:
