@@ -155,7 +155,7 @@ def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: Plug
 def opened(
     template: Path, folder: Path, server: OpenAIServer | None, budget: float | None = None, encoder: PluginSpec = "lsa"
 ) -> Index:
-    """The workspace `template`, copied unless it is in `folder` already; it asks the server, or the rules without one."""
+    """The workspace `template`, copied unless it is in `folder` already; it asks the server, else the rules."""
     if not (folder / "w").exists():
         shutil.copytree(template, folder / "w")
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)

@@ -76,7 +76,7 @@ def task_of(body: Mapping[str, Any]) -> str:
 
 
 def shown(body: Mapping[str, Any]) -> list[str]:
-    """The texts of a request for a summary; what is said of an answer that cannot be used has no place."""
+    """The texts of a request for a summary; the complaint about an unusable answer has no place."""
     texts = str(body["messages"][1]["content"]).split("\n\n")
     return [text.partition(":\n")[2] for text in texts if _PLACE.search(text)]
 

@@ -79,7 +79,7 @@ def open_desk(till: Till, folder: Path, patch: pytest.MonkeyPatch) -> Path:
 
 
 def checked(till: Till, spent: Mapping[str, Any]) -> None:
-    """What was billed is what is said, and the till is emptied."""
+    """The report has what was billed, and the till is emptied."""
     assert spent["input_tokens"] + spent["output_tokens"] == till.tokens
     assert spent["money"] == pytest.approx(till.money)
     till.empty()

@@ -28,7 +28,7 @@ SHORT = "colbert(all_below=0, candidate_factor=2)"
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     opened = Index.open(tmp_path_factory.mktemp("w"), chunking=None, create=True)
-    documents = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
+    documents = [Document(id, "Sister", "The sisters of Lindau paint glass with lime.") for id in ("z", "y")]
     opened.add([*testing.DOCUMENTS, *documents])
     opened.build(*[registry.scheme(written) for written in (ALL, AMONG, SHORT)])
     return opened
@@ -125,7 +125,7 @@ def test_how_many_are_few(workspace: Index, all_below: int, kind: type) -> None:
 
 @pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
 def test_equal_texts_tie_and_go_by_id(workspace: Index, written: str) -> None:
-    (retrieval,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Twins with lime?")], 2)
+    (retrieval,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Sisters with lime?")], 2)
     assert [hit.id for hit in retrieval.hits] == ["y", "z"]
     assert retrieval.hits[0].score == retrieval.hits[1].score
 

@@ -1,4 +1,4 @@
-"""The contract's checks: one broken plugin for each mistake, and what is said of it."""
+"""The contract's checks: one broken plugin for each mistake, and its message."""
 
 import re
 import sys

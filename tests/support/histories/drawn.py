@@ -113,7 +113,7 @@ def _deadly(rng: random.Random, share: float) -> dict[str, Any]:
 
 
 def _killing(rng: random.Random, chosen: Setting) -> dict[str, Any]:
-    """At any write, or where a part's data and what is said of them may part."""
+    """At any write, or where a part's data and its record may differ."""
     if rng.random() < 0.6:
         return _deadly(rng, 0.6)
     parts = topological_order(part for method in chosen.methods for part in materials.METHODS[method].parts())

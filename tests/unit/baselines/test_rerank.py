@@ -1,4 +1,4 @@
-"""Reranking: orders by hand, what a language model says, how rerankers are written, and twins."""
+"""Reranking: orders by hand, what a language model says, how rerankers are written, and pairs of methods."""
 
 import json
 import math
@@ -82,7 +82,7 @@ def test_a_plain_text_without_numbers() -> None:
         read_choice("The first one.")
 
 
-# ---------------------------------------------------------------- how rerankers are written, and twins
+# ---------------------------------------------------------------- how rerankers are written, and pairs
 
 
 @pytest.mark.parametrize(

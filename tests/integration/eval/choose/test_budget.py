@@ -1,4 +1,4 @@
-"""A race with a budget: what it did not suffice for is said to be unknown, and wins nothing."""
+"""A race with a budget: what it did not suffice for stays unknown, and wins nothing."""
 
 import json
 from collections.abc import Iterator

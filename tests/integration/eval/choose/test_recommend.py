@@ -200,7 +200,7 @@ def test_wrong_rules_are_refused() -> None:
 
 
 def test_dear_methods_are_tried_on_a_growing_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every method counts as dear but bm25; what is not built over the whole corpus says so, with its figure."""
+    """Every method counts as expensive but bm25; what is not built over the whole corpus says so, with its figure."""
     price = recommend.price_within_rules
 
     def price_alike(*given: Any) -> list[Candidate]:

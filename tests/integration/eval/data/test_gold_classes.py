@@ -125,7 +125,7 @@ def gold_of(*documents: Document) -> Gold:
     ("first", "second", "equal"),
     [
         (("1", "Ann", "She was born."), ("2", "Ann", " She\nwas  born. "), True),
-        (("1", "Ann", "She was born."), ("2", "Eve", "She was born."), False),  # of whom it speaks is in the title
+        (("1", "Ann", "She was born."), ("2", "Eve", "She was born."), False),  # the title has the person
         (("1", "Café", "At the café."), ("2", "Cafe\u0301", "At the cafe\u0301."), True),
         (("1", "Ann", "She was born."), ("2", "Ann", "she was born."), False),
         (("x/minutes.txt", "minutes", "We met."), ("copy of minutes.txt", "copy of minutes", "We met."), True),

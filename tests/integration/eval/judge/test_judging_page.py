@@ -1,4 +1,4 @@
-"""The page: what it answers to whom, and a session in it."""
+"""The page: which requests it answers, and a session in it."""
 
 import os
 import signal

@@ -32,7 +32,7 @@ def states(uri: str) -> dict[str, str]:
 
 
 def run_watched(monkeypatch: pytest.MonkeyPatch, see: Callable[[ScoredMethod | None], None]) -> None:
-    """Run the comparison; `see` is called after each thing that MLflow was told."""
+    """Run the comparison; `see` is called after each thing that MLflow recorded."""
     watch = mlflow_live.LiveRuns.watch
 
     def watch_and_see(live: mlflow_live.LiveRuns, number: int, dataset: str, method: ScoredMethod | None) -> None:

@@ -165,7 +165,7 @@ def test_hits_with_the_id_of_the_question(files: Path) -> None:
 
 
 def test_gate_of_files_of_rankings(files: Path) -> None:
-    """They need no results that were saved; files of the same name are told apart, and results are a baseline, too."""
+    """They need no results that were saved; files of the same name stay apart, and results are a baseline, too."""
     given = ("--qrels", "qrels.trec", "--metric", "R@1", "--k", "1", "--json", "-")
     failed = ragindex("gate", "b.trec", "--against", "a.trec", *given)
     assert (failed.code, failed.json["verdict"], failed.json["new_score"], failed.json["baseline_score"]) == (

@@ -270,16 +270,16 @@ def test_the_limit_must_be_an_amount(till: Till, monkeypatch: pytest.MonkeyPatch
 def test_on_a_terminal_the_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     with pytest.raises(UsageError, match=r"Nothing was done\. To go on without this question, add --yes\."):
-        ask_consent("This is dear.", "Go on?", "--yes", None)
+        ask_consent("This is expensive.", "Go on?", "--yes", None)
     assert terminal == ["Go on?"]
     monkeypatch.setattr(typer, "confirm", lambda question, **_: True)
-    ask_consent("This is dear.", "Go on?", "--yes", None)
+    ask_consent("This is expensive.", "Go on?", "--yes", None)
 
 
 def test_with_json_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with pytest.raises(UsageError, match=r"This is dear\. Nothing was done: .* add --yes"):
-        ask_consent("This is dear.", "Go on?", "--yes", "result.json")
+    with pytest.raises(UsageError, match=r"This is expensive\. Nothing was done: .* add --yes"):
+        ask_consent("This is expensive.", "Go on?", "--yes", "result.json")
     assert terminal == []
     assert UsageError.exit_code == 2
 

@@ -79,7 +79,7 @@ def test_a_full_vocabulary_and_what_no_new_fit_mends(monkeypatch: pytest.MonkeyP
 def test_an_added_document_of_words_that_the_encoder_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said, with a command that mends it for all that is built, and not said where nothing is to be mended."""
+    """A warning has the command that repairs all that is built; where all is well, there is none."""
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     ragindex("index", "notes", "--index", "w", "--methods", "dense,hipporag(mode=facts),bm25")

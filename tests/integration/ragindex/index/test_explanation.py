@@ -36,7 +36,7 @@ def ranks(explanation: DocumentExplanation) -> dict[str, tuple[int | None, int, 
 
 
 def test_rank_beyond_the_depth_of_a_method(index: Index) -> None:
-    """Both searches lose it before the fusion: it is told how far it was from that."""
+    """Both searches lose it before the fusion: the explanation says how far it was from that."""
     question = "Which harbour has 3 cranes?"
     deep = index.explain_document(question, "d17", "hybrid", 3)
     place = ranks(deep)["text"][0]

@@ -1,4 +1,4 @@
-"""One input after another, of a server that misbehaves: what is asked, what comes of it, what is told."""
+"""One input after another, of a server that misbehaves: requests, results, messages."""
 
 import json
 from collections import Counter

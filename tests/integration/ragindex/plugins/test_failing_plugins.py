@@ -158,7 +158,7 @@ def run(*arguments: str) -> str:
 
 COMPARE = ("compare", "notes", "--questions", "questions.csv", "--index", "w", "--methods")
 INDEX = ("index", "notes", "--index", "w", "--methods")
-BEFORE = {  # found before anything is built: what is said behind the class and its file
+BEFORE = {  # found before anything is built: the message behind the class and its file
     "partwithoutversion": ("Bare", "has no version. Add: version: ClassVar[int] = 1"),
     "nojson": ("NoJson", "the parameter 'thing' must be JSON, and <object object at "),
     "otherjson": ("OtherJson", "the parameter 'things' is {1}, and from its JSON [1] it becomes another"),

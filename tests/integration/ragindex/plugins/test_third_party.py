@@ -246,7 +246,7 @@ def test_edited_encoder_encodes_again(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 SCHEME = "from typing import ClassVar\nfrom ragindex.interfaces import Scheme\nclass Broken(Scheme):\n"
-BROKEN = {  # how a plugin is broken: its code, and what is said of it
+BROKEN = {  # how a plugin is broken: its code, and the message
     "raises": ("raise ValueError('no such luck')", "ValueError: no such luck"),
     "syntax": ("def (", "SyntaxError: "),
     "leaves": ("import sys\nsys.exit('bye')", "SystemExit: bye"),

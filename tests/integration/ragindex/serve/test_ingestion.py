@@ -170,7 +170,7 @@ def test_metadata_keys_are_set_apart_for_keys_with_a_number() -> None:
 
 
 def test_prefix_of_ids_hides_which_others_exist(ingestion: Ingestion) -> None:
-    """`vault` exists and `free` does not: a key with a prefix is told the same of both."""
+    """`vault` exists and `free` does not: a key with a prefix gets the same answer for both."""
     key = replace(RED, id_prefix="red/")
     for id in ("vault", "free", "red", "Red/a"):
         works: list[Callable[[], object]] = [post(ingestion, key, id), partial(ingestion.accept_deletion, key, id)]

@@ -1,4 +1,4 @@
-"""Columns of a whole collection may hold more than 2 GiB; and what an engine fails at is said, never an empty answer.
+"""Columns of a whole collection may hold more than 2 GiB; an engine that fails gives an error, never an empty answer.
 
 That a column of 2 GiB is searched was tried by hand: it takes 10 GB of memory.
 """

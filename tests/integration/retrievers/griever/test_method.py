@@ -1,4 +1,4 @@
-"""GRIEVER over a corpus written by hand: what it finds, what it asks of whom, what it explains, and bad input."""
+"""GRIEVER over a corpus written by hand: what it finds, which model it asks what, what it explains, and bad input."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -32,7 +32,7 @@ OPENED_BY = {
 
 
 def test_files_are_made_again(pristine: Kept) -> None:
-    """A reader of what is damaged is told the command; a sync makes it again, says so, and answers as before.
+    """The error of a damaged file names the command; a sync makes it again, says so, and answers as before.
 
     Every file is harmed, in one way after the other; where a folder has few, each in all ways.
     """

@@ -29,7 +29,7 @@ def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: P
     def choose(received: Any, earlier: int) -> Any:
         text = received.body["messages"][5]["content"]  # after the instructions and two demonstrations
         answer = {"entities": [], "triples": [line.split("|") for line in text.splitlines()]}
-        sulks = any(passage in text for passage in sulking)  # a server that misfits is told the schema besides
+        sulks = any(passage in text for passage in sulking)  # a server that misfits gets the schema besides
         return chat(content="I would rather not." if sulks else json.dumps(answer))
 
     def read_records() -> list[tuple[Any, ...]]:

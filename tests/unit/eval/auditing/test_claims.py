@@ -46,7 +46,7 @@ def test_verdict(metric: str, values: Sequence[str], n: str, verdict: str) -> No
 @settings(max_examples=examples(60))
 @given(st.integers(20, 120), st.data())
 def test_verdicts_hold_for_every_sample(questions: int, data: st.DataObject) -> None:
-    """What is said of all samples is true of this one: of its McNemar test, and of its t test with two more."""
+    """A statement on all samples is true of this one: of its McNemar test, and of its t test with two more."""
     first = np.array(data.draw(st.lists(st.booleans(), min_size=questions, max_size=questions)), dtype=float)
     second = np.array(data.draw(st.lists(st.booleans(), min_size=questions, max_size=questions)), dtype=float)
     rows = [{"method": name, "EM": f"{100 * values.mean():.2f}%"} for name, values in (("a", first), ("b", second))]

@@ -1,4 +1,4 @@
-"""Whatever the samples: who is said to be better is so by the value that was tested, and by what is shown beside it."""
+"""Whatever the samples: a method called better is so by the tested value, and by what is shown beside it."""
 
 import io
 from collections.abc import Sequence

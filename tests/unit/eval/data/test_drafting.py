@@ -93,7 +93,7 @@ def test_blocks_are_prose_without_markup() -> None:
         ("The cell shows \u202ereversed\u202c text.", ["The cell shows reversed text."]),
         ("10 2.12 Why is the mill named so? . . . . . . 11 2.13 What is a wheel? . . . . . . 12.", []),
         (
-            "17 The wheel has been mended often. 2001 wheels were counted in the valley.",
+            "17 The wheel has been repaired often. 2001 wheels were counted in the valley.",
             ["2001 wheels were counted in the valley."],
         ),
         ("DESCRIPTION The mill daemon grinds corn.", ["The mill daemon grinds corn."]),

@@ -14,7 +14,7 @@ from ragindex_eval.report.sections.money import MoneyRow, PayOff, find_pay_offs,
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 
-COSTS = {"cheap": (0.0, 0.004), "graph": (3.0, 0.001), "dear": (5.0, 0.005), "unknown": (None, 0.0)}
+COSTS = {"cheap": (0.0, 0.004), "graph": (3.0, 0.001), "costly": (5.0, 0.005), "unknown": (None, 0.0)}
 
 
 def costing(costs: dict[str, tuple[float | None, float]]) -> Comparison:

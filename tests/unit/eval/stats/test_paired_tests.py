@@ -163,7 +163,7 @@ def test_small_gains_and_rare_losses_are_no_difference() -> None:
 
 
 def test_false_alarms_of_all_pairs() -> None:
-    """Of four methods that do not differ, any is told apart in at most about one comparison of twenty."""
+    """Of four methods that do not differ, any difference is found in at most about one comparison of twenty."""
     generator = np.random.default_rng(11)
     alarms = 0
     for trial in range(200):

@@ -73,7 +73,7 @@ def test_a_manual_on_one_page_holds_its_pages() -> None:
     documents = [*(Document(f"p{number}", "", page) for number, page in enumerate(pages)), Document("all", "", text)]
     assert holders(documents) == {"all": ["p0", "p1", "p2", "p3"]}
     assert holders(documents[:2] + documents[-1:]) == {}  # two are no reason to leave the whole out
-    assert holders([*documents[:4], Document("twin", "", pages[0] + " end")]) == {}  # no longer than what it holds
+    assert holders([*documents[:4], Document("near", "", pages[0] + " end")]) == {}  # no longer than what it holds
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(20, 300)), max_size=12), st.integers(0, 12))

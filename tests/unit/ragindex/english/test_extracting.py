@@ -229,7 +229,7 @@ def test_strip_brackets(title: str, name: str) -> None:
             [("Mia Holt", "has brother", "Tor Holt"), ("Tor Holt", "manages", "Rosenborg")],
         ),
         ("Tor Holt", "Tor Holt is Mia Holt's brother.", [("Tor Holt", "is brother of", "Mia Holt")]),
-        # quoted titles, and what is said of a name before it
+        # quoted titles, and statements on a name before them
         (
             "Ada Lund",
             'Ada Lund won the Amanda Award, wrote "The Long Quay" and recorded the album "Salt".',
@@ -324,7 +324,7 @@ def test_dates_and_numbers_are_objects_only_where_they_are_asked_to_be() -> None
                 "Velm Industries sold Velm Industries.",
             ],
         ),
-        # a person whom another passage is about
+        # a person that another passage is about
         (
             "Red Harbour",
             "Red Harbour is a film. Mia Holt directed it. She was born in Oslo. Holt died there.",

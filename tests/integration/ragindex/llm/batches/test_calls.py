@@ -201,7 +201,7 @@ def test_an_answer_that_stays_unusable_is_a_failure_and_paid_once_a_run(server: 
     assert (server.single.requests, server.batched.requests) == (1 + 3, 2)
 
 
-STOPS: dict[str, tuple[BatchPlan, int, str, int]] = {  # the batch, inputs, what is said, and how many are answered
+STOPS: dict[str, tuple[BatchPlan, int, str, int]] = {  # the batch, inputs, the message, and how many are answered
     "expired": (
         BatchPlan("expired", unanswered=frozenset(range(150))),
         151,

@@ -141,7 +141,7 @@ def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
 
 
 def test_coverage_by_topics_beside_a_tree(server: OpenAIServer, tmp_path: Path) -> None:
-    """The tree puts together what stands in one direction, topics what is said to be of one."""
+    """The tree puts together what stands in one direction, topics what the model calls one topic."""
     rings = [*around("a", 0, 0.2, 9), *around("b", 1, 0.2, 9)]
     topic = ("0,0,1", "0,1,0")
     documents = [replace(ring, text=f"{ring.text} ~{topic[n % 2]}") for n, ring in enumerate(rings, start=1)]

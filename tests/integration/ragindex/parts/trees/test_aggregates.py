@@ -78,7 +78,7 @@ def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
         "3 aggregates of 3 among 6 entities, of 7 propositions. 1 name no entity, 1 more are in no aggregate."
     )
     assert sorted(texts(workspace, dropped)) == [("ANN",), ("BOB",)]
-    assert texts(workspace, with_singles)[("CID", "DAN")] == "CID met DAN"  # of both the same is said
+    assert texts(workspace, with_singles)[("CID", "DAN")] == "CID met DAN"  # the same proposition of both
     assert texts(workspace, with_singles)[("ULM",)] == "BOB lives in ULM"
     assert sorted(texts(workspace, with_singles)) == [("ANN",), ("BOB",), ("CID", "DAN"), ("EVE",), ("ULM",)]
     assert sorted(texts(workspace, apart)) == [("ANN",), ("BOB",), ("CID",), ("DAN",), ("EVE",), ("ULM",)]
@@ -119,7 +119,7 @@ def test_an_entity_found_in_every_passage(server: OpenAIServer, tmp_path: Path) 
     assert max(len(row["text"]) for row in records) <= 260  # four characters a token
     assert len(records) == 7
     sizes = [len(row["passage_ids"]) for row in records]
-    assert sizes == [40, 6, 6, 6, 6, 6, 4]  # that it rests is said once, in all of them
+    assert sizes == [40, 6, 6, 6, 6, 6, 4]  # all of them state once that it rests
     workspace.build(SummaryTree(over=bounded, stop_at=2, dimensions=2))
     assert len(nodes(workspace, SummaryTree(over=bounded, stop_at=2, dimensions=2))) == 7  # they have no direction
 

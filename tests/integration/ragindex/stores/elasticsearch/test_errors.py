@@ -175,7 +175,7 @@ def secured(standing: Standing, tmp_path: Path, monkeypatch: Any) -> StandIn:
 
 
 def refused(url: str, folder: Path) -> str:
-    """What a user reads; nobody is told a key."""
+    """What a user reads; no message has a key."""
     with pytest.raises((StoreError, UsageError)) as error:
         opened(url, folder)
     message = [str(error.value), repr(error.value.__cause__), repr(error.value.__context__)]

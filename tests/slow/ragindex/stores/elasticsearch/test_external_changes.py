@@ -1,4 +1,4 @@
-"""What somebody else did to the indices: told, or mended, never taken for an empty store."""
+"""What somebody else did to the indices: reported or repaired, never taken for an empty store."""
 
 from fnmatch import fnmatch
 from pathlib import Path

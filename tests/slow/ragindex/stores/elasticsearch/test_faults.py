@@ -108,7 +108,7 @@ def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluste
 
 
 def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> None:
-    """While they are away nobody is told that something was written; then the same sync goes on to the same index.
+    """While they are away no write is confirmed; then the same sync goes on to the same index.
 
     It begins with the two nodes that the test before has left, where it was run.
     """
@@ -154,7 +154,7 @@ def test_a_full_queue_turns_away_and_nothing_is_lost(nodes: Cluster, tmp_path: P
 
 
 def test_nodes_that_are_too_slow(nodes: Cluster, tmp_path: Path) -> None:
-    """A write that waits goes on when they answer again; who does not want to wait is told why nothing came."""
+    """A write that waits goes on when they answer again; a short wait ends with the reason."""
     nodes.bring()
     store = opened(nodes, tmp_path)
     acknowledged = write(store.create("texts", TEXT), 0)

@@ -147,7 +147,7 @@ def test_of_many_who_ask_at_once_one_gets_it(pair: tuple[Any, Any]) -> None:
 
 
 def test_an_answer_that_was_lost_on_the_way(pair: tuple[Any, Any]) -> None:
-    """The try before has written it: the next one is told of a conflict, with itself."""
+    """The try before has written it: the next one meets a conflict, with itself."""
     store = pair[0]
     lease = elastic_lease.acquire_lease(store.server, store._state, "the first", 30.0)
     before = lease.seen

@@ -28,7 +28,7 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
         ("hybrid", queries, 2),
         ("composed", queries, 2),
         ("griever", queries[:1], 12),  # of two iterations, six each
-        ("gear.naive", queries[:1], 6),  # two for the base; starts, neighbours, what is said of them, passages
+        ("gear.naive", queries[:1], 6),  # two for the base; starts, neighbours, statements, passages
         ("gear.naive(graph=triple_graph(memory_gib=0))", queries[:1], 6),
         ("links", queries[:1], 7),  # candidates, their scores; seeds, names, counts; passages found; once, titles
         ("evidence", queries[:1], 10),  # the same, and the links of a second hop

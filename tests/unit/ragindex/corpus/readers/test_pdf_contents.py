@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ragindex.corpus.readers.pdf import leave_out_contents
 
 CHAPTERS = ("Tides", "Currents", "The harbour at night", "Lamps", "Lenses", "Keepers")
-BODY = [f"{name}\nAll about it is told on this page, and nothing else." for name in CHAPTERS]
+BODY = [f"{name}\nAll about it stands on this page, and nothing else." for name in CHAPTERS]
 
 
 def contents(*entries: str, dots: str = " . . . . . . ") -> str:

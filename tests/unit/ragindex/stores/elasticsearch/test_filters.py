@@ -1,4 +1,4 @@
-"""Terms of the index: numbers sort as numbers, long texts are told apart."""
+"""Terms of the index: numbers sort as numbers, long texts have different terms."""
 
 from hypothesis import given
 from hypothesis import strategies as st
