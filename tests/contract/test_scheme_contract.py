@@ -57,7 +57,8 @@ Built = Callable[[str], Path]
 
 @pytest.mark.parametrize("check", contract_checks())
 @pytest.mark.parametrize(
-    "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
+    "written",
+    [*registry.plugin_names("schemes"), *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS)],
 )
 def test_scheme(written: str, check: Check, tmp_path: Path, built: Built, request: pytest.FixtureRequest) -> None:
     exempt = EXEMPT.get((written, check.__name__))
@@ -112,7 +113,7 @@ def test_scheme_over_other_passages(name: str, chunking: str, tmp_path: Path) ->
         check(scheme, tmp_path / check.__name__, "lsa", "lancedb", tmp_path / "built")
 
 
-@pytest.mark.parametrize("store", [one for one in STORES.values() if one not in ("lancedb", "elasticsearch")])
+@pytest.mark.parametrize("store", [store for store in STORES.values() if store not in ("lancedb", "elasticsearch")])
 @pytest.mark.parametrize("written", ["bm25", "hybrid", "links", pytest.param("griever", marks=pytest.mark.slow)])
 def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path, built: Built) -> None:
     """Whatever engine searches, the answers are those of the default one; Elasticsearch has tests of its own."""
@@ -121,8 +122,8 @@ def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path, built
         expected = ask_questions(scheme.open(workspace), 10)
     with build(scheme, folder, "lsa", store=store) as workspace:
         questions = ask_questions(scheme.open(workspace), 10)
-    for one, other in zip(questions, expected, strict=True):
-        assert [hit.id for hit in one.hits][:5] == [hit.id for hit in other.hits][:5]
+    for retrieval, other in zip(questions, expected, strict=True):
+        assert [hit.id for hit in retrieval.hits][:5] == [hit.id for hit in other.hits][:5]
     check_filter(scheme, tmp_path, "lsa", store, folder)
 
 
@@ -149,7 +150,7 @@ ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in wh
 @pytest.mark.parametrize(
     ("written", "check"),
     [(written, check) for written, checks in ON_ELASTICSEARCH.items() for check in checks],
-    ids=lambda one: getattr(one, "__name__", one),
+    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_scheme_on_elasticsearch(written: str, check: Check, tmp_path: Path) -> None:
     with elasticsearch_store() as store:

@@ -12,5 +12,5 @@ SLOW = {check_crash: pytest.mark.slow}
 
 def contract_checks(*left_out: Check) -> list[Any]:
     """Return all checks except `left_out`, named by their functions; slow ones are marked."""
-    kept = [check for check in CHECKS if check not in left_out]
-    return [pytest.param(check, id=check.__name__, marks=SLOW.get(check, ())) for check in kept]
+    checks = [check for check in CHECKS if check not in left_out]
+    return [pytest.param(check, id=check.__name__, marks=SLOW.get(check, ())) for check in checks]

@@ -86,9 +86,9 @@ def rank_plainly(index: Index, base: str, settings: Hop, query: Query, second: l
             gains[id].append(settings.weight * total / (2 + i))
     for id, values in gains.items():
         scores[id] += max(values)
-    kept = first[: settings.kept]
-    rest = sorted((id for id in scores if id not in kept), key=lambda id: (-round(scores[id], 12), id))
-    return [*kept, *rest][:k]
+    leading = first[: settings.kept]
+    rest = sorted((id for id in scores if id not in leading), key=lambda id: (-round(scores[id], 12), id))
+    return [*leading, *rest][:k]
 
 
 def second_questions(answer: Retrieval) -> list[str]:

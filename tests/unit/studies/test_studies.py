@@ -101,6 +101,6 @@ def test_a_reader_is_given_what_the_paper_says() -> None:
 
 
 def test_a_study_asks_for_answers_as_its_paper_does() -> None:
-    asked = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
+    prompts = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
     styles = {"gear": "six-words", "griever": "six-words", "sirerag": "fewest-words"}
-    assert asked == {name: styles[name.partition("-")[0]] for name in asked}
+    assert prompts == {name: styles[name.partition("-")[0]] for name in prompts}
