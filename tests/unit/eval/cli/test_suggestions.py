@@ -27,9 +27,11 @@ def test_of_equally_quick_methods_the_better_one_is_named() -> None:
     """As of two variants of a method: a little less time is no reason for lower figures, a quarter of it is."""
     slow, quick, quickest = [4.0, 6.0] * 20, [1.0, 1.5] * 20, [0.95, 1.45] * 20
     recalls = {"first": [1.0] * 40, "better": [1.0] * 39 + [0.0], "worse": [1.0] * 38 + [0.0] * 2}
-    assert _find_quickest_leader(made(recalls, {"first": slow, "better": quick, "worse": quickest})) == "better"
+    assert (
+        _find_quickest_leader(make_comparison(recalls, {"first": slow, "better": quick, "worse": quickest})) == "better"
+    )
     far = [0.2, 0.3] * 20
-    assert _find_quickest_leader(made(recalls, {"first": slow, "better": quick, "worse": far})) == "worse"
+    assert _find_quickest_leader(make_comparison(recalls, {"first": slow, "better": quick, "worse": far})) == "worse"
 
 
 def test_a_quicker_method_that_another_metric_excludes_is_not_suggested() -> None:
