@@ -156,13 +156,13 @@ class _State:
 
 def _read_state(folder: Path, corpus: Corpus | None, plan: BuildPlan) -> _State:
     if read_manifest(folder) is None:
-        corpus = corpus or Corpus(folder.name, "index", (), 0, (), whole=False)
+        corpus = corpus or Corpus(folder.name, "index", (), 0, (), undivided=False)
         return _State(corpus, corpus.documents)
     with Index.open(folder, llm=plan.llm, encoder=plan.encoder, seed=plan.seed, read_only=True) as index:
         leaving = plan.leaves(index)
         own = tuple(document for document in index.documents if document.id not in leaving)
         known = {_hash_text(document) for document in own}
-        corpus = corpus or Corpus(folder.name, "index", own, 0, (), whole=False)
+        corpus = corpus or Corpus(folder.name, "index", own, 0, (), undivided=False)
         new = tuple(document for document in corpus.documents if _hash_text(document) not in known)
         if plan.adds:
             replaced = {document.id for document in new}
