@@ -37,7 +37,7 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
 
 
 @pytest.mark.parametrize(
-    ("built", "file"), [("kept", "encoders/*/idf.npy"), ("rich", "parts/phrase_graph-*/*/hashes.json")]
+    ("built", "file"), [("pristine", "encoders/*/idf.npy"), ("rich", "parts/phrase_graph-*/*/hashes.json")]
 )
 def test_command_told_to_a_reader_helps(built: str, file: str, request: pytest.FixtureRequest) -> None:
     index_copy: PristineIndex = request.getfixturevalue(built)
