@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ragindex.index.figures import PartFigures
 from ragindex.retrieval.trace import IF_STOPPED
-from ragindex.types import Query, Step, Usage
+from ragindex.types import PartFigures, Query, Step, Usage
 from ragindex_eval.conclusions.differences import compare_methods, with_intervals
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.metrics.retrieval import means

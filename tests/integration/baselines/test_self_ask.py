@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 from answering import answer_from_retrieval
 from built_retriever import built_retriever
-from made_dialogues import DOCUMENTS, LONGER, QUESTION, ask, ids, opened, read_tokens, script, shown
+from made_dialogues import (
+    DOCUMENTS,
+    LONGER,
+    QUESTION,
+    ask,
+    ids,
+    opened,
+    read_tokens,
+    rounds_of,
+    script,
+    shown,
+    work,
+)
 from made_language import answering
 from openai_server import OpenAIServer
 
@@ -43,7 +55,8 @@ def test_one_call_and_the_candidates_of_the_base(server: OpenAIServer, tmp_path:
     assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in base.hits]
     assert {hit.source for hit in retrieval.hits} == {"self-ask(base=bm25, candidates=2)"}
     assert retrieval.notes == NOTES
-    search, step = retrieval.trace
+    assert rounds_of(retrieval) == [(1, ["bridge", "ilse"])]
+    search, step = work(retrieval)
     assert (search.iteration, search.index, search.query) == (1, "text", QUESTION)
     assert (step.iteration, step.index, step.query, step.note) == (1, "follow-ups", QUESTION, "\n".join(NOTES))
     assert step.ids == tuple(hit.id for hit in retrieval.hits)
@@ -70,11 +83,11 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
     )
     assert within.notes == (*NOTES, "The answer is: Port Callan.")
     assert [(hit.id, hit.score) for hit in within.hits] == [(hit.id, hit.score) for hit in apart.hits]
-    assert [(step.iteration, step.index, step.note) for step in within.trace[1:]] == [
+    assert [(step.iteration, step.index, step.note) for step in work(within)[1:]] == [
         (1, "follow-ups", "\n".join(NOTES)),
         (1, "answer", "Port Callan"),
     ]
-    assert [step.input_tokens for step in within.trace[1:]] == read_tokens(server)
+    assert [step.input_tokens for step in work(within)[1:]] == read_tokens(server)
 
 
 def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
@@ -91,7 +104,7 @@ def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
         ["ilse", "town"],
         ["sarn", "town"],
     ]
-    assert [(step.iteration, step.index, step.query) for step in retrieval.trace] == [
+    assert [(step.iteration, step.index, step.query) for step in work(retrieval)] == [
         (1, "text", question),
         (1, "follow-ups", question),
         (2, "text", texts[1]),
@@ -100,6 +113,12 @@ def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
     ]
     assert ids(retrieval) == ["bridge", "ilse", "sarn", "town"]  # bridge, bridge, ilse, sarn; sarn, ilse, town, town
     assert [hit.score for hit in retrieval.hits] == [1.0, 1 / 2, 1 / 3, 1 / 4]
+    assert rounds_of(retrieval) == [
+        (1, ["bridge", "sarn"]),
+        (2, ["bridge", "sarn", "ilse"]),
+        (3, ["bridge", "ilse", "sarn", "town"]),
+        (4, ["bridge", "ilse", "sarn", "town"]),
+    ]
     assert retrieval.notes == texts[1:]
     assert len(server.requests) == 1
 
@@ -108,7 +127,7 @@ def test_follow_ups_without_an_answer_are_searched(server: OpenAIServer, tmp_pat
     asks = ("Who designed Ostra Bridge?", "Where was she born?", "On which river lies the town where she was born?")
     answers = ("Ilse Harrow", "", "")
     pairs = zip(asks, answers, strict=True)
-    script(server, {"follow_ups": [{"question": question, "answer": answer} for question, answer in pairs]})
+    script(server, {"follow_ups": [{"question": asked_question, "answer": answer} for asked_question, answer in pairs]})
     with opened(tmp_path, server) as workspace:
         retrieval = ask(workspace, "self-ask(base=bm25, candidates=1, searches=true)")
         alone = [ask(workspace, "bm25", text, k=1) for text in asks[1:]]
@@ -171,7 +190,7 @@ def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_
     with opened(tmp_path, server) as workspace:
         retrieval = ask(workspace, "self-ask(base=bm25)")
     assert retrieval.notes == ("How old is it? 95",)
-    assert retrieval.trace[1].input_tokens == sum(read_tokens(server))
+    assert work(retrieval)[1].input_tokens == sum(read_tokens(server))
 
 
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:

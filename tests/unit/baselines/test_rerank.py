@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
-from ragindex_baselines.rerank.method import order_candidates
+from ragindex_baselines.rerank.method import merge_orders, order_candidates
 from ragindex_baselines.rerank.rerankers import CrossEncoder, read_choice
 from ragindex_eval.run.plan import add_reranked, choose_methods
 
@@ -43,6 +43,23 @@ def test_orders_by_hand(
     assert (order.places, order.counts) == (places, counts)
     assert order.scores == pytest.approx(scores)
     assert order.note == ", ".join(f"{count} {what}" for what, count in counts.items())
+
+
+def test_orders_beside_bridges_are_merged_by_their_largest_score() -> None:
+    ids = ["z", "y", "x", "w"]
+    beside_z = order_candidates([(1, 3.0), (0, 1.0), (0, 9.0)], ["y", "x", "w"])  # x 3, y 1; y twice, w left out
+    beside_y = order_candidates([(0, 3.0), (1, 2.0)], ["z", "x", "w"])  # z 3, x 2
+    order = merge_orders([((1, 2, 3), beside_z), ((0, 2, 3), beside_y)], ids, rest=1)
+    assert order.places == (2, 0, 1, 3, 4)  # x before z: its sum is larger
+    assert order.scores == pytest.approx((3.0, 3.0, 1.0, 0.0, -1.0))
+    assert (order.returned, order.counts) == (3, {"said twice": 1, "not returned": 1})
+
+
+def test_a_single_bridge_stays_first() -> None:
+    order = merge_orders([((1, 2), order_candidates([(1, 0.5)], ["y", "x"]))], ["z", "y", "x"])
+    assert (order.places, order.scores) == ((0, 2, 1), (1.5, 0.5, -0.5))
+    alone = merge_orders([((), order_candidates([], []))], ["z"])
+    assert (alone.places, alone.scores) == ((0,), (1.0,))
 
 
 def test_those_that_nobody_was_asked_about_come_last_and_are_not_counted() -> None:

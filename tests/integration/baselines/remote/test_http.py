@@ -17,7 +17,7 @@ import ragindex
 from ragindex._util.http import RequestProblemError
 from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.estimate import estimate_questions
+from ragindex.estimate import ReadingPlan, estimate_questions
 from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
@@ -271,9 +271,8 @@ def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(serve
     assert batching_for(index, registry.scheme("bm25")).size == 32
     data = Corpus("made", "jsonl", tuple(DOCUMENTS), 0, (), True)
     with pytest.raises(UsageError, match="service asks a service, and an estimate asks none. Leave it out"):
-        estimate_questions(
-            data, {"service": scheme}, registry.llm("openai:small"), LLMSettings(), [QUESTION], reads=True
-        )
+        llm = registry.llm("openai:small")
+        estimate_questions(data, {"service": scheme}, llm, LLMSettings(), [QUESTION], reading=ReadingPlan(llm))
     assert server.requests == []
 
 

@@ -12,13 +12,16 @@ import typer
 from command_line import ragindex
 from till import PAID, SAID, Till, billing, open_desk
 
+from ragindex import estimate_left
 from ragindex.accounting import ledger
 from ragindex.cli.approval import approve
 from ragindex.cli.console import ask_consent
+from ragindex.cli.documents import DataReader
 from ragindex.cli.options import Approval
-from ragindex.counting import NoEstimateError
+from ragindex.counting import Counting, NoEstimateError
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
+from ragindex_eval.run import estimate_comparison
 
 INDEX = ("index", "notes", "--index", "i", "--methods", "dense(over=topics)", *PAID)
 
@@ -247,6 +250,88 @@ def test_add_and_remove_ask_too(till: Till, monkeypatch: pytest.MonkeyPatch) -> 
     }
     assert ragindex(*add, "--yes").code == 0
     assert ragindex("remove", "more/new.txt", "--index", "i").code == 0  # costs nothing
+
+
+DATA = ("notes", "--questions", "questions.csv")
+ABOUT_COSTS = {
+    "index": INDEX[1:],
+    "compare": (*DATA, "--methods", "dense(over=topics),ircot", "--read", "--index", "i", *PAID),
+    "gate": ("ircot", "--against", "dense", "--data", *DATA, "--index", "i", *PAID),
+    "recommend": (*DATA, "--methods", "dense,dense(over=topics)", "--index", "i", *PAID),
+    "judge": (*DATA[:1], DATA[2], "--methods", "bm25,dense", "--index", "i", "--llm", "openai:small"),
+}
+
+
+@pytest.mark.parametrize("command", ["index", "compare"])
+def test_a_dry_run_counts_what_estimate_counts(till: Till, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """Both count everything. Before work a part of a large corpus is counted, which the command says."""
+    for module in (estimate_left, estimate_comparison):
+        monkeypatch.setattr(module, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(estimate_comparison, "SAMPLED_QUESTIONS", 1)
+    arguments = ABOUT_COSTS[command]
+    same = [each for each in arguments if each not in ("--index", "i")]
+    estimated = ragindex("estimate", *same, "--json", "-").json["tasks"]
+    dry = ragindex(command, *arguments, "--dry-run", "--json", "-").json["estimate"]["tasks"]
+    assert dry == estimated
+    assert {task["share"] for task in dry} == {1.0}
+    part = ragindex(command, *arguments)
+    assert part.code == 2
+    assert "% of the documents or questions, and scaled; --dry-run counts all." in part.err
+    assert "scaled" not in ragindex(command, *arguments, "--dry-run").out
+
+
+@pytest.mark.parametrize("command", ABOUT_COSTS)
+def test_a_missing_key_is_reported_before_any_work(till: Till, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    dry = ragindex(command, *ABOUT_COSTS[command], "--dry-run")
+    assert dry.code == 0, dry.err  # nothing is asked, so no key is needed
+    monkeypatch.setattr(Counting, "open", None)  # no estimate has begun
+    refused = ragindex(command, *ABOUT_COSTS[command])
+    assert (refused.code, till.server.requests) == (2, [])
+    assert "openai:small needs a key: set OPENAI_API_KEY" in refused.err
+    assert not Path("i/workspace.json").exists()
+
+
+def test_documents_are_read_after_the_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setattr(DataReader, "read", None)
+    assert "openai:small needs a key" in ragindex(*INDEX).err
+    assert "needs a key: set EMBEDDING_API_KEY" in ragindex("index", "notes", "--index", "i", *PAID[:2]).err
+
+
+def test_estimate_needs_no_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    done = ragindex("estimate", *DATA, "--methods", "dense(over=topics)", "--read", *PAID)
+    assert done.code == 0, done.err
+    assert (
+        "openai:small needs a key"
+        in ragindex("estimate", "notes", "--methods", "raptor", *PAID[2:], "--sample", "2").err
+    )
+
+
+def test_what_is_paid_needs_no_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that asks no model needs no key, nor does an index with all answers; a new document does."""
+    built = ("index", "notes", "--index", "i", "--methods", "bm25(over=triples)", *PAID[2:])
+    till.server.write = lambda body: json.dumps({"entities": [], "triples": [["a", "is", "b"]]})
+    assert ragindex(*built, "--yes").code == 0
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert ragindex("index", "notes", "--index", "free", "--methods", "bm25", *PAID).code == 0
+    assert ragindex(*built).code == 0
+    Path("notes/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
+    till.server.requests.clear()
+    assert "openai:small needs a key: set OPENAI_API_KEY" in (refused := ragindex(*built, "--yes")).err
+    assert (refused.code, till.server.requests) == (2, [])
+
+
+def test_the_key_of_a_reranker_is_reported_before_any_work(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RERANK", "OPENAI"):
+        monkeypatch.delenv(f"{name}_API_KEY")
+    refused = ragindex(
+        "compare", *DATA, "--methods", "bm25,rerank(base=bm25, reranker=endpoint(model=ranker))", "--index", "i"
+    )
+    assert (refused.code, till.server.requests) == (2, [])
+    assert "endpoint:ranker needs a key: set RERANK_API_KEY" in refused.err
+    assert not Path("i/workspace.json").exists()
 
 
 def test_commands_that_cost_nothing_print_no_estimate(till: Till) -> None:

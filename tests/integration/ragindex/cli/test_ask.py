@@ -92,6 +92,7 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
         "tokens": 15,
         "encoder": None,
         "llm": "offline",
+        "reader": "offline",
         "rules": True,
         "spent": NOTHING_SPENT,
     }

@@ -17,13 +17,15 @@ import pytest
 from command_line import NOTHING_SPENT, build, failed, make_desk, ragindex, write
 from project import ROOT
 
+from ragindex import estimate_left
 from ragindex._util import progress
 from ragindex.cli import main
 from ragindex.errors import MissingExtraError
 from ragindex.plugins import registry
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.hybrid import Hybrid
-from ragindex_eval.run import answers
+from ragindex_eval.cli import estimate, questions
+from ragindex_eval.run import answers, estimate_comparison
 from ragindex_eval.run.ask import Asking
 
 
@@ -151,6 +153,45 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
         "bm25, hybrid: 2 answers each read from TIME; --fresh asks again"
     ]
     assert again == {name: value for name, value in done.items() if name != "notes"}
+
+
+def stop_at_once(*arguments: object, **options: object) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ((), "Stopped. An estimate keeps nothing, and has paid for nothing."),
+        (("--sample", "1"), "Stopped. The answers of the sample are not kept: --index DIR keeps them."),
+        (
+            ("--sample", "1", "--index", "w"),
+            "Stopped. The answers of the sample are kept. Run the same command to resume.",
+        ),
+    ],
+)
+def test_estimate_that_was_stopped_says_what_is_kept(
+    monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], sentence: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "any-word-will-do")
+    monkeypatch.setattr(estimate, "approve", lambda *_: None)
+    monkeypatch.setattr(estimate_comparison, "estimate_left", stop_at_once)
+    stopped = ragindex("estimate", "notes", "--methods", "raptor", "--llm", "openai:small", *flags)
+    assert (stopped.code, stopped.err) == (130, f"{sentence}\n")
+
+
+def test_command_that_is_stopped_during_its_estimate_has_done_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "any-word-will-do")
+    monkeypatch.setattr(estimate_left, "estimate", stop_at_once)
+    stopped = ragindex("index", "notes", "--index", "w", "--methods", "raptor", "--llm", "openai:small")
+    assert (stopped.code, stopped.err) == (130, "Stopped while costs were estimated. Nothing was done.\n")
+    assert not Path("w").exists()
+
+
+def test_commands_without_progress_claim_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "make_drafts", stop_at_once)
+    stopped = ragindex("questions", "notes", "--out", "drafts.csv")
+    assert (stopped.code, stopped.err, Path("drafts.csv").exists()) == (130, "Stopped.\n", False)
 
 
 _STOPPED_WHILE_IMPORTING = """

@@ -117,10 +117,12 @@ def harm(folder: Path, paths: Iterable[Path], way: str) -> list[bytes]:
     return [(folder / path).read_bytes() for path in paths if (folder / path).exists()]
 
 
-def test_any_file_harmed_is_noticed_and_the_rest_is_served(saved: SavedIndex, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_any_file_harmed_is_noticed_and_the_rest_is_served(step: int, saved: SavedIndex, tmp_path: Path) -> None:
+    """Every fifth file is harmed alone, each in the next way; in the slow tests every file."""
     ways, lost, errors = list(HARMS), dict[str, list[str]](), list[str]()
     files = files_of(saved.folder)
-    cases = [([path], ways[number % 4]) for number, path in enumerate(sorted(files))]
+    cases = [([path], ways[number % 4]) for number, path in enumerate(sorted(files))][::step]
     cases += [([*saved.files(1), path], "cut short") for path in saved.files(3)]  # a second copy may be among these
     cases += [(sorted(files), "removed"), (sorted(files), "flipped")]
     for number, (paths, way) in enumerate(cases):

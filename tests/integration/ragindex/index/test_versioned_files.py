@@ -4,7 +4,8 @@ import errno
 import gc
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -125,8 +126,8 @@ INTEGERS = {
 }
 FLOATS = {"phrases": ("weights", "degrees", "phrase_degrees", "synonyms.cosines")}
 CRAFTED = [
-    *((part, name, change) for part, names in INTEGERS.items() for name in names for change in CHANGES),
-    *((part, name, how) for part, names in FLOATS.items() for name in names for how in ("short", "flat", "texts")),
+    *((part, name, tuple(CHANGES)) for part, names in INTEGERS.items() for name in names),
+    *((part, name, ("short", "flat", "texts")) for part, names in FLOATS.items() for name in names),
 ]
 
 
@@ -140,25 +141,31 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Ca
     return {"triples": (folder / name, sparse_graph.load_graph), "phrases": (phrases, phrase_graph._read)}
 
 
-@pytest.mark.parametrize(("part", "name", "change"), CRAFTED)
+@pytest.mark.parametrize(("part", "name", "changes"), CRAFTED)
 def test_crafted_array_is_damage(
-    part: str, name: str, change: str, graphs: dict[str, tuple[Path, Callable[[Path], object]]], tmp_path: Path
+    part: str,
+    name: str,
+    changes: Sequence[str],
+    graphs: dict[str, tuple[Path, Callable[[Path], object]]],
+    tmp_path: Path,
 ) -> None:
     """Its hashes are right, and its numbers name places that there are not."""
     folder, load = graphs[part]
 
-    def write(partial: Path) -> None:
+    def write(change: str, unfinished: Path) -> None:
         for path in folder.iterdir():
             if path.name != durable_files.HASHES_FILE:
-                shutil.copy(path, partial)
-        path = partial / f"{name}.npy"
+                shutil.copy(path, unfinished)
+        path = unfinished / f"{name}.npy"
         numbers = CHANGES[change](np.load(path))
         path.unlink()
         versioned_files.write_numbers(path, numbers)
 
     assert np.load(folder / f"{name}.npy").size
-    place = tmp_path / "w" / "parts" / "x"
-    crafted = place / versioned_files.save_version("graph", place, write)
     load(folder)
-    with pytest.raises(DamagedError, match=r"cannot be read \(.*must"):
-        load(crafted)
+    for change in changes:
+        place = tmp_path / "w" / "parts" / change
+        crafted = place / versioned_files.save_version("graph", place, partial(write, change))
+        with pytest.raises(DamagedError, match=r"cannot be read \(.*must") as refused:
+            load(crafted)
+        assert change in str(refused.value), "another file than the crafted one"

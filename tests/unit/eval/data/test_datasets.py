@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from examples import examples
 from ragindex.corpus import content_id
 from ragindex.corpus.judgements import add_judgement, question_id
-from ragindex.errors import DataError
+from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset, describe_content, read_dataset
@@ -513,6 +513,27 @@ def test_limits_are_nested_wherever_questions_stand(order: list[int], limits: li
     assert set(least) <= set(most)
     elsewhere = datasets._sample_queries(queries[::-1], len(least), seed)
     assert {query.text for query in elsewhere} == {query.text for query in least}
+
+
+def kinds_of(dataset: Dataset) -> list[str]:
+    assert dataset.gold is not None
+    return [dataset.gold[query.id].kind for query in dataset.queries]
+
+
+def test_so_many_questions_of_each_kind_are_drawn_by_the_seed() -> None:
+    everything = read_dataset("world:50:7")
+    counts = {kind: kinds_of(everything).count(kind) for kind in dict.fromkeys(kinds_of(everything))}
+    few, *_, many_more = sorted(counts, key=lambda kind: counts[kind])
+    drawn = read_dataset("world:50:7", kinds={many_more: 3, few: 1}, seed=1)
+    assert sorted(kinds_of(drawn)) == sorted([few, *[many_more] * 3])
+    assert [query.id for query in drawn.queries] == sorted(query.id for query in drawn.queries)
+    more = read_dataset("world:50:7", kinds={many_more: 4, few: 1}, seed=1)
+    assert {query.id for query in drawn.queries} < {query.id for query in more.queries}
+    assert len(read_dataset("world:50:7", kinds={many_more: 3, few: 1}, limit=2, seed=1).queries) == 2
+    others = read_dataset("world:50:7", kinds={many_more: 3, few: 1}, seed=2)
+    assert others.queries != drawn.queries
+    with pytest.raises(UsageError, match="No question is of the kind 'none'. Kinds: "):
+        read_dataset("world:50:7", kinds={"none": 1})
 
 
 def test_every_question_is_as_likely_and_each_seed_draws_anew() -> None:

@@ -100,6 +100,7 @@ def test_blocks_are_prose_without_markup() -> None:
         ("GRINDING AT NIGHT The mill can grind in the dark.", ["The mill can grind in the dark."]),
         ("NATO Command has a mill near Brussels.", ["NATO Command has a mill near Brussels."]),
         ("They mea- sure the wheel in feet. The wheel is stored in the array.The array must be long.", []),
+        ("The path is any text before ?. The rest of it stays here.", ["The rest of it stays here."]),
     ],
 )
 def test_sentences(block: str, expected: list[str]) -> None:
@@ -217,6 +218,14 @@ def test_the_form_of_a_question(title: str, sentences: tuple[str, ...], expected
         "Additionally some mills are closed for the whole winter.",
         "Larger sites would have to share the wheel between two mills.",
         "The template sack conventionally has the mark of the miller.",
+        # as a manual has them: a label, a parameter, what no sentence says
+        "Default is the sack in the current mill.",
+        "sacks is the number of bags on the wheel.",
+        "The first parameter is the field to sort by.",
+        "The flag is a feature of the wheel.",
+        "An empty sack is written in that case by the mill.",
+        "Errors occur when something is wrong with the corn.",
+        "You'll need to turn the wheel on.",
     ],
 )
 def test_what_is_not_asked(sentence: str) -> None:
@@ -366,6 +375,27 @@ def test_rare_words_where_there_is_nothing_else() -> None:
         )
     ]
     assert WORD > GAP
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Skips weighing at the door for matched customers.",  # no subject
+        "Returns the emptied container to the customer.",
+        "A generalized container for the customer with the largest order.",  # no verb
+        "This bakery has several ovens for different kinds of bread.",
+        "Alternatively, bread can be ordered at the counter.",
+        "For now, customers can collect the bread at the counter.",
+        "If you want to order bread yourself, here is a description.",
+    ],
+)
+def test_no_rare_word_is_asked_of_what_cannot_stand_alone(sentence: str) -> None:
+    assert make_drafts([passage("a", "bread", sentence)], 3, 0) == []
+
+
+def test_an_adverb_is_not_asked_for() -> None:
+    drafts = make_drafts([passage("a", "bread", "Rye bread is traditionally kept in wood.")], 3, 0)
+    assert [draft.answer for draft in drafts] == []
 
 
 @pytest.mark.parametrize(

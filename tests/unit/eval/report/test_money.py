@@ -6,8 +6,7 @@ import pytest
 from made_comparisons import answered
 from snapshots import printed
 
-from ragindex.index.figures import PartFigures
-from ragindex.types import Usage
+from ragindex.types import PartFigures, Usage
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.report.page import render_report
 from ragindex_eval.report.sections.money import MoneyRow, PayOff, find_pay_offs, render_money

@@ -6,10 +6,9 @@ import pytest
 from made_comparisons import make_comparison
 
 from ragindex.errors import UsageError
-from ragindex.index.figures import PartFigures
 from ragindex.index.parts import topological_order
 from ragindex.plugins import registry
-from ragindex.types import Usage
+from ragindex.types import PartFigures, Usage
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.run import build_costs
 from ragindex_eval.run.build_costs import describe_rest, format_duration

@@ -62,6 +62,17 @@ def test_listed_price(address: str, model: str, source: str | None) -> None:
     assert (price is None) if source is None else (price is not None and source in price.source)
 
 
+def test_a_dated_name_that_is_not_listed_has_the_price_of_its_base(tmp_path: Path) -> None:
+    listed = load_prices()
+    for dated, base in (("gpt-4o-2024-08-06", "gpt-4o"), ("gpt-4o-mini-2099-12-31", "gpt-4o-mini")):
+        assert listed.money(dated, 1_000_000, 0, 0) == listed.money(base, 1_000_000, 0, 0)
+    assert listed.money("gpt-4o-2024-05-13", 1_000_000, 0, 0) == 5.0  # it is listed with a price of its own
+    assert listed.find("gpt-4o-2024-99-99") is listed.find("nobody-2024-08-06") is None
+    own = Prices({"mine": Price(input=3, output=3), "mine-2024-08-06": Price(input=4, output=4)})
+    inputs = [own.money(name, 1_000_000, 0, 0) for name in ("mine", "mine-2024-08-06", "mine-2025-01-01", "other")]
+    assert inputs == [3.0, 4.0, 3.0, None]
+
+
 def test_local_addresses() -> None:
     local = ("localhost", "127.0.0.1:8000", "[::1]:80", "10.1.2.3", "ollama", "gpu.internal")
     assert all(is_local(f"http://{host}/v1") for host in local)

@@ -82,6 +82,12 @@ def test_title(text: str, title: str) -> None:
         ),
         ("<!-- ```\n-->a\n\n    <!--\n\nb <!-- c\n\n- ```\n  --> d\n  ```\ne", "a\n\n    <!--\n\nb  d\n  ```\ne"),
         ("a <!-- open", "a <!-- open"),
+        (
+            "<script a='m'>\nlet a = '# b';\n\n# c\n</SCRIPT>\n# D\n\n`<script>` e\n\n```\n<style>f</style>\n```\ng",
+            "\n# D\n\n`<script>` e\n\n```\n<style>f</style>\n```\ng",
+        ),
+        ("a<style>p { top: 0 }</style> b <scripted>c</scripted>", "a b <scripted>c</scripted>"),
+        ("a <script> b\n\n<STYLE>c</style>d", "a <script> b\n\nd"),  # one is never closed
         (f"a ![b\nc]({BYTES} 'd') e", "a b\nc e"),
         (f"[![b]({BYTES})](c.md)", "[b](c.md)"),
         (f"a ![][Image1] ![c][x] ![d]\n\n[image1]: <{BYTES}>\n[d]: {BYTES}\nend", "a  ![c][x] d\n\nend"),
@@ -148,7 +154,20 @@ def test_what_is_found_in_any_text_stands_where_it_is_said(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "opening", [">", "- ", "[", "![", "<!--", "# a\n", "    " * 400 + "!!! a\n\n", "`<h1>", "[a]: data:"]
+    "opening",
+    [
+        ">",
+        "- ",
+        "[",
+        "![",
+        "<!--",
+        "<script>",
+        "<style><script>",
+        "# a\n",
+        "    " * 400 + "!!! a\n\n",
+        "`<h1>",
+        "[a]: data:",
+    ],
 )
 def test_markup_that_is_repeated_or_nested_is_text(opening: str) -> None:
     text = f"Ely {opening * (2_000 // len(opening) + 1)}"
