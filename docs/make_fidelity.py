@@ -40,7 +40,7 @@ STUDIES_HEAD = (
 )
 
 
-class Kept(NamedTuple):
+class StudyResult(NamedTuple):
     """The result of a study on one data set; `outdated` says how it was run otherwise than the study says now."""
 
     study: str
@@ -67,7 +67,7 @@ def page() -> str:
     """The whole page."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
     results = [
-        Kept(
+        StudyResult(
             record["study"],
             record["command"],
             PublishedComparison.from_json(record["published"]),
@@ -93,7 +93,7 @@ def claims(method: str) -> list[list[str]]:
     return rows
 
 
-def _method(method: str, results: Sequence[Kept]) -> Iterator[str]:
+def _method(method: str, results: Sequence[StudyResult]) -> Iterator[str]:
     yield from (f"## {method}", "", f"[Its evidence](evidence/{method}.md) has the readings.", "")
     yield from ("| of the paper | section | here | checked by | published, and reached |", "|---|---|---|---|---|")
     for *cells, written in claims(method):
@@ -116,7 +116,7 @@ def _reached(published: PublishedComparison, label: str) -> str:
     return f"{published.data} {row.metric} published {row.published}, here {row.here}{gain}."
 
 
-def _study(result: Kept) -> Iterator[str]:
+def _study(result: StudyResult) -> Iterator[str]:
     table = tabulate_published(result.published)
     yield from (f"### {result.study}, {result.published.data}", "", f"    {result.command}", "")
     if result.outdated:
