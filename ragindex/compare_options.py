@@ -26,6 +26,7 @@ class CompareOptions(TypedDict, total=False):
     encoding: str | None
     max_file_mb: float
     ocr: bool
+    chunking: str | None
     rows: Any
     # methods
     with_rerank: bool

@@ -61,7 +61,8 @@ class Estimate:
     tokenizer was used; otherwise token counts are approximate. The money is None if the model has no known price;
     `price_source` says where the price is from, "" if a price file does not say, and `price_date` from which day on it
     holds. `methods` are the labels of the methods that need the calls: they are made once for all of them. `repaid` are
-    those of the calls that were answered under other settings, and are paid for again.
+    those of the calls that were answered under other settings, and are paid for again. `share` is the part of the
+    documents, or questions, that was counted; the figures are scaled to all of them.
     """
 
     task: str
@@ -79,6 +80,7 @@ class Estimate:
     methods: tuple[str, ...] = ()
     step: EstimateStep = "index"
     repaid: tuple[Repaid, ...] = ()
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ def estimate(
         )
         priced = _add_repaid(priced, [each.times(share) for each in counting.repaid.take(task)])
         labels = tuple(label for label, scheme in by_label.items() if _needs(scheme, task))
-        estimates.append(replace(priced, methods=labels))
+        estimates.append(replace(priced, methods=labels, share=1 / share))
     return estimates
 
 
@@ -275,7 +277,7 @@ def estimate_questions(
                 retrievals = retriever.retrieve(drawn, k)
             if pricing is not None and isinstance(rules, CountingRules):
                 counted = _CountedQuestions(
-                    _count_by_task(tally), by_rules, real, factor, len(queries) / max(1, len(chosen)), share > 1
+                    _count_by_task(tally), by_rules, real, factor, len(queries) / max(1, len(chosen)), share
                 )
                 estimates += counted.price(label, scheme, pricing, rules.repaid)
             if reading is not None and reads is not None:
@@ -289,7 +291,8 @@ def estimate_questions(
 class _CountedQuestions:
     """What a method asks for questions, by task: by rules for those that were drawn, and on a sample by both.
 
-    A question that was drawn stands for `factor` questions, a sampled one for `sample_factor`.
+    A question that was drawn stands for `factor` questions, a sampled one for `sample_factor`, and a document that was
+    read for `document_factor` documents.
     """
 
     counts: Mapping[str, _Counts]
@@ -297,7 +300,7 @@ class _CountedQuestions:
     real: Mapping[str, _Counts]
     factor: float
     sample_factor: float
-    part_of_corpus: bool
+    document_factor: float
 
     def price(self, label: str, scheme: Scheme, pricing: "Pricing", repaid: RepaidAnswers) -> Iterator[Estimate]:
         """Yield an estimate for each task."""
@@ -309,10 +312,11 @@ class _CountedQuestions:
                 _Scaling(self.by_rules.get(task), self.real.get(task), self.sample_factor),
                 tasks.get(task),
                 from_corpus=False,
-                part_of_corpus=self.part_of_corpus,
+                part_of_corpus=self.document_factor > 1,
             )
             estimate = _add_repaid(estimate, [each.times(self.factor) for each in repaid.take(task)])
-            yield replace(estimate, methods=(label,), step="questions")
+            share = 1 / max(self.document_factor, self.factor)
+            yield replace(estimate, methods=(label,), step="questions", share=share)
 
 
 def estimate_reading(
@@ -352,7 +356,7 @@ def estimate_reading(
         f"{task.name}, {label}", (counts or _Counts()).times(factor), _Scaling(by_rules, real), task, from_corpus=True
     )
     priced = _add_repaid(priced, [each.times(factor) for each in repaid])
-    return [replace(priced, methods=(label,), step="answers")]
+    return [replace(priced, methods=(label,), step="answers", share=1 / factor)]
 
 
 def _add_repaid(estimate: Estimate, repaid: Sequence[Repaid]) -> Estimate:
@@ -720,7 +724,7 @@ def estimate_encoding(
         by_model = any("model" in part.uses for part in topological_order(parts))  # texts as long as those of rules
         spread = _ASSUMED if by_model else _DRAWN if share > 1 else _EXACT
         priced = _price_encoding("encoding, index", round(share * texts), round(share * read), encoder, prices, spread)
-        estimates.append(replace(priced, methods=tuple(encoding)))
+        estimates.append(replace(priced, methods=tuple(encoding), share=1 / share))
     return estimates + (estimate_question_vectors(encoding, encoder, prices, queries) if queries else [])
 
 

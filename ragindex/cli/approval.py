@@ -20,6 +20,7 @@ from ragindex.cli.console import (
     ask_consent,
     command_tally,
     escape_markup,
+    explain_stop,
     print_estimate,
     print_note,
     text_table,
@@ -61,7 +62,9 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
     asked. Raises UsageError if the user does not agree, and the errors of `estimating`.
     """
-    limit, estimates = read_limit(), estimate_costs(estimating)
+    limit = read_limit()
+    with explain_stop("Stopped while costs were estimated. Nothing was done."):
+        estimates = estimate_costs(estimating)
     if approval.dry_run:
         write_result(
             {"estimate": estimates_to_json(estimates)},
@@ -165,6 +168,7 @@ def estimates_to_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
             "money_low": estimate.money_low,
             "money_high": estimate.money_high,
             "basis": estimate.basis,
+            "share": estimate.share,
             "methods": list(estimate.methods),
             "price_date": None if estimate.price_date is None else estimate.price_date.isoformat(),
             "repaid": [
@@ -213,6 +217,9 @@ def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
         (estimate.price_source, estimate.price_date) for estimate in estimates if estimate.price_source
     ):
         lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
+    least = min(estimate.share for estimate in estimates)
+    if least < 1:
+        lines.append(f"Counted from {least:.0%} of the documents or questions, and scaled; --dry-run counts all.")
     if not all(estimate.counted for estimate in estimates):
         lines.append("The model's tokenizer is not available: tokens are estimated from the number of characters.")
     if any(estimate.basis == "assumed" for estimate in estimates):

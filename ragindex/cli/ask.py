@@ -30,7 +30,6 @@ from ragindex.errors import UsageError
 from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import (
     ANSWER,
-    DEFAULT_TOKENS,
     AnswerContext,
     CitedAnswer,
     ContextLimits,
@@ -39,6 +38,7 @@ from ragindex.llm.answer_question import (
     resolve_citations,
 )
 from ragindex.llm.offline import is_offline
+from ragindex.llm.tokens import DEFAULT_TOKENS
 from ragindex.plugins import registry
 from ragindex.retrieval.formatting import format_positions, position_to_json
 from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence

@@ -14,10 +14,9 @@ from ragindex.accounting import ledger
 from ragindex.english import extract_answer, find_sentences, nearest_texts, overlaps, split_sentences
 from ragindex.errors import UsageError
 from ragindex.llm.tasks import Task
-from ragindex.llm.tokens import count_text_tokens
+from ragindex.llm.tokens import DEFAULT_TOKENS, count_text_tokens
 from ragindex.types import Hit, Retrieval
 
-DEFAULT_TOKENS = 2_000
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MOST_SENTENCES = 1_000  # sentences that the rules of long answers and of choices read
 _LONG_ANSWER = 3  # sentences of a long answer by rule

@@ -40,6 +40,13 @@ class ServedState:
         labels = (self.index.encoder_of(registry.scheme(method)) for method in self.retrievers)
         return next(filter(None, labels), None)
 
+    def list_metadata_keys(self) -> list[str]:
+        """Return the metadata keys that documents have, sorted."""
+        methods = [registry.scheme(method) for method in self.retrievers]
+        parts = (part for method in methods for part in self.index.open_collections(method).values())
+        fields = {field for part in parts for field in part.fields()}
+        return sorted(field.removeprefix("meta.") for field in fields if field.startswith("meta."))
+
     @property
     def language(self) -> str:
         """The language of text analysis."""

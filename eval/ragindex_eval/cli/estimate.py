@@ -13,6 +13,7 @@ from ragindex.cli.approval import approve, estimates_to_json, render_estimates
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
+    explain_stop,
     print_estimate,
     print_note,
     stdout,
@@ -94,9 +95,10 @@ def estimate_command(
             estimate_comparison, settings, settings, _draw(questioned, sample, seed), schemes, folder=folder
         )
         approve(estimating if sample else list, Approval(yes, settings.budget, json=json))
-        estimates = estimate_comparison(
-            settings, settings, questioned, schemes, folder=folder, setting=setting, sample=sample, thorough=True
-        )
+        with explain_stop(_describe_stop(sample, index)):
+            estimates = estimate_comparison(
+                settings, settings, questioned, schemes, folder=folder, setting=setting, sample=sample, thorough=True
+            )
     queries = questioned.queries
     asks = [label for label, scheme in schemes.items() if tasks_of(scheme)]
     value = {**estimates_to_json(estimates), "spent": command_spending()}
@@ -112,6 +114,15 @@ def estimate_command(
             stdout().print(escape_markup(advice), soft_wrap=True)
 
     write_result(value, json, show)
+
+
+def _describe_stop(sample: int, index: Path | None) -> str:
+    """Return what is true of an estimate that was stopped: the answers of a sample are kept in an index alone."""
+    if not sample:
+        return "Stopped. An estimate keeps nothing, and has paid for nothing."
+    if index is None:
+        return "Stopped. The answers of the sample are not kept: --index DIR keeps them."
+    return "Stopped. The answers of the sample are kept. Run the same command to resume."
 
 
 def _draw(data: Dataset, sample: int, seed: int) -> Dataset:

@@ -113,7 +113,8 @@ def _prepare(
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
     folder = settings.index_folder(dataset.name if dataset else "")
-    approve(partial(estimate_judging, settings, dataset, folder, depth, out, judge), approval)
+    estimating = partial(estimate_judging, settings, dataset, folder, depth, out, judge, thorough=approval.dry_run)
+    approve(estimating, approval)
     with use_workers(settings.workers):
         pool, language = prepare_pool(settings, dataset, depth, out, print_note, judge)
     return pool, language, folder

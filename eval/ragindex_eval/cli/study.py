@@ -58,7 +58,7 @@ def study_command(
         CompareSettings,
         settings_group(
             *("encoder", "llm", "reader_llm", "out", "limit", "index", "budget", "reuse_answers", "triples"),
-            *("store", "seed", "workers"),
+            *("chunking", "store", "seed", "workers"),
         ),
     ],
     consent: Annotated[ConsentFlags, group_of(ConsentFlags)],

@@ -15,7 +15,7 @@ from ragindex.counting import Counting
 from ragindex.encoders.paid_vectors import remember_paid_questions
 from ragindex.errors import DataError, UsageError
 from ragindex.estimate import Estimate, Pricing, price_calls
-from ragindex.estimate_left import find_payees, open_paid
+from ragindex.estimate_left import BuildPlan, find_payees, open_paid, require_keys, require_keys_of
 from ragindex.index.index import Index
 from ragindex.index.renames import read_renames
 from ragindex.interfaces import Scheme
@@ -94,6 +94,8 @@ def estimate_judging(
     depth: int,
     out: Path,
     judge: PluginSpec | None = None,
+    *,
+    thorough: bool = False,
 ) -> list[Estimate]:
     """Estimate what a session may still cost: building and asking the methods, and a `judge` of the pool.
 
@@ -101,7 +103,11 @@ def estimate_judging(
     `estimate_comparison` does.
     """
     schemes = make_plan(settings).schemes
-    estimates = estimate_comparison(settings, settings, data, schemes, folder=folder)
+    if not thorough:
+        plan = BuildPlan(llm=settings.llm, encoder=settings.encoder, keep_calls=not settings.no_cache)
+        require_keys(folder, schemes.values(), plan)
+        require_keys(folder, (), replace(plan, llm=judge), reads=judge is not None)
+    estimates = estimate_comparison(settings, settings, data, schemes, folder=folder, thorough=thorough)
     model = None if judge is None else find_payees(folder, judge)[0]
     if model is None:
         return estimates
@@ -115,7 +121,10 @@ def estimate_judging(
         rules = Counting.beside(model, open_paid(folder, model, setting)).open()
         with ledger.record_calls() as tally:
             count_judgements(pool, rules, settings.language or "english")
-    return [*estimates, *price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))]
+    judging = price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))
+    if not thorough:
+        require_keys_of(judging, model, None, folder)
+    return [*estimates, *judging]
 
 
 def _make_by_rules(settings: CompareSettings, data: Dataset, schemes: Mapping[str, Scheme], depth: int) -> Pool:

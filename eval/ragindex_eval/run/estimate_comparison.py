@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,15 @@ from ragindex.estimate import (
     estimate_questions,
     estimate_reading,
 )
-from ragindex.estimate_left import MOST_CHARACTERS, BuildPlan, estimate_left, find_payees, open_paid
+from ragindex.estimate_left import (
+    MOST_CHARACTERS,
+    BuildPlan,
+    estimate_left,
+    find_payees,
+    open_paid,
+    require_keys,
+    require_keys_of,
+)
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest
 from ragindex.index.parts import TRIPLES, paid_by, tasks_of
@@ -53,9 +61,10 @@ def estimate_comparison(
     """Estimate what comparing `schemes`, by label, still costs; [] if nothing is paid for.
 
     `folder` is that of the index, by default the one that `models` name for the data set. Without `data` the documents
-    of the index are searched. Nothing is asked or written, but for a `sample`, which is paid for with `setting`. Of a
-    large corpus and of many questions a part is counted, unless `thorough`. A service that a method asks is counted by
-    its requests. Raises as `estimate_questions` does.
+    of the index are searched. Nothing is asked or written, but for a `sample`, which is paid for with `setting`. By
+    default the estimate comes before the work: of a large corpus and of many questions a part is counted, and keys that
+    are needed must be set. If it is `thorough`, everything is counted, and no key is needed. A service that a method
+    asks is counted by its requests. Raises as `estimate_questions` and `estimate_left` do.
     """
     folder = folder or models.index_folder(data.name if data else "")
     model, encoder = find_payees(folder, models.llm, models.encoder)
@@ -63,6 +72,17 @@ def estimate_comparison(
     services = {label: scheme for label, scheme in schemes.items() if any(paid_by(scheme))}
     if model is None and reader is None and encoder is None and not services:
         return []
+    plan = BuildPlan(
+        llm=models.llm,
+        encoder=models.encoder,
+        language=models.language,
+        seed=models.seed,
+        keep_calls=not models.no_cache,
+        imported=() if models.triples is None else (TRIPLES,),
+    )
+    if not thorough:
+        require_keys(folder, schemes.values(), plan)
+        require_keys(folder, (), replace(plan, llm=measured.reader_llm or models.llm), reads=measured.read)
     setting = setting or LLMSettings(reuse_answers=models.reuse_answers)
     recording = nullcontext() if sample else ledger.unrecorded()  # a sample is paid for
     with recording, warnings.catch_warnings():
@@ -72,16 +92,9 @@ def estimate_comparison(
             None if data is None else data.corpus,
             schemes,
             setting,
-            BuildPlan(
-                llm=models.llm,
-                encoder=models.encoder,
-                language=models.language,
-                seed=models.seed,
-                keep_calls=not models.no_cache,
-                imported=() if models.triples is None else (TRIPLES,),
-            ),
+            plan,
             sample=sample,
-            most_characters=None if thorough else MOST_CHARACTERS,
+            thorough=thorough,
         )
         if data is None or not data.queries:
             return estimates
@@ -91,7 +104,11 @@ def estimate_comparison(
             asking = _Asking(models, measured, data, folder, model, reader, setting)
             estimates += asking.estimate(schemes, sample, thorough=thorough)
         estimates += [_estimate_service(label, scheme, data.queries) for label, scheme in services.items()]
-    return [estimate for estimate in estimates if estimate.calls]
+        left = [estimate for estimate in estimates if estimate.calls]
+        if not thorough:
+            require_keys_of([row for row in left if row.step != "answers"], model, encoder, folder)
+            require_keys_of([row for row in left if row.step == "answers"], reader, encoder, folder)
+    return left
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ragindex.index.readings import find_reading
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
+from ragindex.parts.text.passages import parse_chunking
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.extractive_qa import open_span_model
@@ -58,7 +59,7 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
     if manifest is not None and selection == FileSelection() and settings.data is not None:
         remembered = find_reading(manifest.sources, str(settings.data))
         selection = selection if remembered is None else remembered.options.selection
-    return datasets.read_dataset(
+    dataset = datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,
         format=settings.format,
@@ -69,6 +70,9 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
         seed=seed or 0,
         list_renames=partial(_list_renames, index),
     )
+    if settings.chunking is None:
+        return dataset
+    return replace(dataset, corpus=replace(dataset.corpus, split=parse_chunking(settings.chunking)))
 
 
 def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:
@@ -170,6 +174,11 @@ def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
     """Make a dataset of the documents in the index and questions from a file."""
     if settings.questions is None:
         raise UsageError("compare needs DATA, or --questions FILE beside --index.")
+    if settings.chunking is not None:
+        raise UsageError(
+            "--chunking is for DATA. To split the documents of an index otherwise, run: "
+            f"{index.command('index', '--chunking', settings.chunking)}"
+        )
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
     return datasets.add_questions(

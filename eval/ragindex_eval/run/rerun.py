@@ -26,7 +26,6 @@ from pydantic import BaseModel, ValidationError
 from ragindex._util import durable_files
 from ragindex._util.canonical import digest, encodable
 from ragindex._util.redaction import bare_address
-from ragindex._util.text import first_names, many
 from ragindex.corpus.formats import list_source_files
 from ragindex.errors import DataError, StoreError
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest
@@ -45,7 +44,7 @@ _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "bu
 """Settings that change no figure."""
 _PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reader_llm", "reranker", "store"}
 """Settings that are specifications of plugins, in which paths of models and weights may stand."""
-_LATER = ("kinds", "reader_llm", "reader_passages", "reader_input")
+_LATER = ("chunking", "kinds", "reader_llm", "reader_passages", "reader_input")
 """Settings that records of earlier versions do not know."""
 _QUOTED = regex.compile(r'"(?:[^"\\]|\\.)*"')
 _WORD = regex.compile(r"[\p{L}_][\w.\-]*")
@@ -148,29 +147,6 @@ def require_thresholds(measured: MeasureSettings, study: Study) -> None:
     """Check that the thresholds name methods of the study, as `run_study` does before it runs. Raises UsageError."""
     thresholds = [parse_threshold(written, measured.k) for written in measured.fail_below]
     require_methods(thresholds, [label for comparison in study.comparisons for label in comparison.asked])
-
-
-def describe_replaced(folder: Path, study: Study) -> str | None:
-    """Return the questions and methods of the results in a folder if a study replaces some that it does not have."""
-    try:
-        saved = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-        facts, labels = saved["dataset"], [method["label"] for method in saved["methods"]]
-        digest, questions = facts.get("questions_digest"), int(facts["questions"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or of another version
-        return None
-    if digest in {comparison.dataset.questions_digest for comparison in study.comparisons}:
-        compared = {
-            method.label for comparison in study.comparisons for method in (*comparison.methods, *comparison.failed)
-        }
-        gone = [label for label in labels if label not in compared]
-        documents = facts["documents"]
-        others = documents not in {comparison.dataset.documents for comparison in study.comparisons}
-        differences = [
-            *([f"over {many(documents, 'document')}"] if others else []),
-            *([f"with {first_names(gone)}"] if gone else []),
-        ]
-        return f"these questions {' '.join(differences)}" if differences else None
-    return f"{many(questions, 'other question')} and {many(len(labels), 'method')}"
 
 
 def record_finished(

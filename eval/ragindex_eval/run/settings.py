@@ -29,7 +29,8 @@ from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
-from ragindex.llm.answer_question import DEFAULT_TOKENS, ContextLimits
+from ragindex.llm.answer_question import ContextLimits
+from ragindex.llm.tokens import DEFAULT_TOKENS
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
 from ragindex.plugins.specs import Spec, parse_many
@@ -125,6 +126,9 @@ class DataSettings(_Settings):
         "MB", f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}.", default=MAX_FILE_MB, gt=0
     )
     ocr: bool = _field(None, "Recognise the text of scanned pages in PDF files.", default=False)
+    chunking: str | None = _field(
+        "P", "How the index splits documents, as 'passages(by=words, size=100)'. Default: as suits DATA."
+    )
     rows: _Rows = _field(
         "[text=COLUMN,…]", "Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name."
     )

@@ -81,9 +81,9 @@ def test_local_addresses() -> None:
 
 def test_money_of_requests_is_priced_by_length_of_each() -> None:
     prices = load_prices().at(GOOGLE)
-    one = prices.money(TIERED, 100_000, 0, 500)
-    assert one is not None
-    assert prices.money(TIERED, 1_000_000, 0, 5_000, requests=10) == pytest.approx(10 * one)
+    price = prices.money(TIERED, 100_000, 0, 500)
+    assert price is not None
+    assert prices.money(TIERED, 1_000_000, 0, 5_000, requests=10) == pytest.approx(10 * price)
     assert prices.money(TIERED, 1_000_000, 0, 5_000) == pytest.approx(1_000_000 * 2.5e-6 + 5_000 * 15e-6)
 
 
@@ -121,7 +121,7 @@ def test_own_file_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("models:\n  a: {input: -1, output: 0}", "models.a.input"),
         ("a: 1", "models"),
@@ -129,8 +129,8 @@ def test_own_file_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("", "the top"),
     ],
 )
-def test_malformed_own_file(tmp_path: Path, text: str, found: str) -> None:
+def test_malformed_own_file(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text(text)
-    with pytest.raises(DataError, match=f"prices.yaml: expected 'models:' .*; found .*{found}"):
+    with pytest.raises(DataError, match=f"prices.yaml: expected 'models:' .*; found .*{expected}"):
         load_prices(path)
