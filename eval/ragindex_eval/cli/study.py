@@ -9,7 +9,7 @@ import typer
 
 from ragindex._util.text import many
 from ragindex.cli.approval import estimate_costs, estimates_to_json, render_estimates
-from ragindex.cli.console import escape_markup, print_estimate, stdout, text_table, write_result
+from ragindex.cli.console import escape_markup, print_estimate, print_note, stdout, text_table, write_result
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import Approval, ConsentFlags, JsonOption
 from ragindex.errors import DataError, UsageError
@@ -17,10 +17,8 @@ from ragindex.estimate import Estimate
 from ragindex_eval.cli.compare import run_comparison
 from ragindex_eval.cli.settings_options import settings_group
 from ragindex_eval.report.sections.published import tabulate_published
-from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import load_dataset
-from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.run.study import estimate_study
 from ragindex_eval.run.thresholds import require_answers
 from ragindex_eval.studies.catalogue import PrintedStudy, list_studies, load_study
 from ragindex_eval.studies.needs import Need, list_missing, list_needs
@@ -135,11 +133,10 @@ def _estimate(settings: CompareSettings, needs: Sequence[Need]) -> list[Estimate
     if any(need.kind == "files" and not need.there for need in needs):
         return None
     try:
-        data = load_dataset(settings, settings.seed, settings.index)
-    except DataError:
+        return estimate_costs(partial(estimate_study, settings))
+    except DataError as error:
+        print_note(f"What this costs is not known: {error}")
         return None
-    plan = make_plan(settings)
-    return estimate_costs(lambda: estimate_comparison(settings, settings, data, plan.schemes))
 
 
 def _show(

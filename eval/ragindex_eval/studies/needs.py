@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ragindex._util.http import read_variable
-from ragindex._util.text import first_names
 from ragindex.encoders import model_hub
 from ragindex.encoders.local_models import LocalModelPlugin
 from ragindex.encoders.sentence_transformer import SentenceTransformers, describe_engine
@@ -58,9 +57,8 @@ def _list_plugins(settings: CompareSettings) -> Iterator[Plugin]:
 
 def _describe_files(source: DataSource, folder: Path) -> Need:
     missing = [name for name in source.files if not (folder / name).exists()]
-    if not missing:
-        return Need("files", first_names(source.files), there=True)
-    return Need("files", first_names(missing), there=False, advice=f"from {source.page} into {folder}")
+    advice = f"from {source.page} into {folder}" if missing else ""
+    return Need("files", ", ".join(missing or source.files), not missing, advice)
 
 
 def _list_keys(plugins: Iterable[Plugin]) -> Iterator[Need]:
