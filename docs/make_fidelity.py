@@ -54,7 +54,7 @@ def keep(folder: Path) -> None:
     study = load_results(folder)
     for comparison in study.comparisons:
         if comparison.published is None:
-            raise SystemExit(f"{folder} has no published figures: run it with --config studies/… --published-data NAME")
+            raise SystemExit(f"{folder} has no published figures: run it with ragindex study NAME")
         command = re.sub(r"(?<![\w.])/(?:[^/\s]+/)+", "", study.command)
         text = json.dumps({"study": study.name, "command": command, "published": comparison.published.to_json()})
         value = json.loads(text, parse_float=lambda number: round(float(number), 8))

@@ -152,7 +152,8 @@ def estimate_left(
         estimates, writes = list[Estimate](), None
         if model is not None:
             paid = open_paid(folder, model, setting) if plan.keep_calls else None
-            writes = Counting.beside(require_model(model), paid)
+            require_model(model)
+            writes = Counting.beside(model, paid)
             estimates += estimate(state.corpus, methods, model, setting, replace(scope, paid=paid, sample=sample))
         if encodes is not None:
             is_finished = all(part in state.finished for part in parts if uses_encoder(part))

@@ -44,9 +44,15 @@ class LLMClient(LLM):
 
     @property
     def id(self) -> str:
-        """Provider, model, and a hash of the endpoint's address and of all parameters that answers depend on."""
+        """Provider, model, and a hash of the endpoint's address and of all that answers depend on."""
         chat, caps = self._chat, [self._given.max_tokens, self._given.reasoning_tokens]
-        return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps])[:8]}"
+        prompts = [dict(self._given.own_prompts)] if self._given.prompts is not None else []
+        return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps, *prompts])[:8]}"
+
+    def with_own_prompt(self, task: Task[Output]) -> Task[Output]:
+        """Return a task with the user's prompt in place of its own, if there is one."""
+        prompt = self._given.own_prompts.get(task.name)
+        return task if prompt is None else replace(task, prompt=prompt)
 
     @property
     def batch_size(self) -> int:
@@ -55,6 +61,7 @@ class LLMClient(LLM):
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
+        task = self.with_own_prompt(task)
         return self._require_usable(task, self._ask(task, inputs, repeat, again), again)
 
     def map(
@@ -72,7 +79,7 @@ class LLMClient(LLM):
         batches that an earlier run has sent. Raises UsageError for batches without a cache, and ServiceError if too
         many charged answers cannot be used.
         """
-        inputs = list(many)
+        inputs, task = list(many), self.with_own_prompt(task)
         if may_wait() and self._batches is None and self._given.batch:
             raise UsageError("Batches need the cache, so that nothing is paid twice. Leave out --no-cache.")
         if may_wait() and self._batches is not None:
@@ -148,6 +155,7 @@ class LLMClient(LLM):
 
     def find_answer(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0) -> Output | None:
         """Return the usable answer that the cache has for an input; None if `run` would pay. Records nothing."""
+        task = self.with_own_prompt(task)
         turns, _ = self._read_cache(task, self._request(task, inputs, repeat), again=False)
         result = turns[-1].result if turns else None
         return result.output if isinstance(result, Reading) else None
@@ -156,6 +164,7 @@ class LLMClient(LLM):
         self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0
     ) -> tuple[Output, PaidBefore] | None:
         """Return the usable answer that the cache has to an input under other settings; None if there is none."""
+        task = self.with_own_prompt(task)
         for before, answer in self._calls.find_paid_before(task, self._request(task, inputs, repeat)):
             with suppress(UnusableError):
                 return _parse_output(task, answer, cut=False).output, before

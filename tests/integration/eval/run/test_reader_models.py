@@ -289,6 +289,8 @@ def test_reader_options_of_a_file(priced: OpenAIServer) -> None:
         "passages": 1,
         "input": "passages",
     }
+    unread = failed(2, "compare", "notes", "--questions", "questions.csv", "--reader-llm", "openai:small")
+    assert unread == "--reader-llm reads answers. Add --read."
     assert "'reader-input': Input should be 'notes' or 'passages'" in failed(2, *arguments, "--reader-input", "hits")
 
 
