@@ -42,7 +42,7 @@ from ragindex.cli.options import (
     WorkersOption,
 )
 from ragindex.corpus import Chunking, Corpus
-from ragindex.estimate_left import BuildPlan, estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left, require_keys
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
@@ -131,8 +131,6 @@ def index(
     with use_workers(building.workers):
         if building.rebuild and not consent.dry_run:
             move_aside(folder)
-        read_data = None if data is None else DataReader(folder, reading, named).read(data)
-        corpus = None if read_data is None else read_data.corpus
         plan = BuildPlan(
             llm=opening.llm,
             encoder=opening.encoder,
@@ -143,9 +141,13 @@ def index(
             refit=building.refit,
             imported=() if building.triples is None else (TRIPLES,),
         )
+        if not consent.dry_run:
+            require_keys(folder, schemes, plan)  # before documents are read, which may take minutes
+        read_data = None if data is None else DataReader(folder, reading, named).read(data)
+        corpus = None if read_data is None else read_data.corpus
         labelled = {registry.label(scheme): scheme for scheme in schemes}
         setting = LLMSettings(reuse_answers=opening.reuse_answers)
-        estimating = partial(estimate_left, folder, corpus, labelled, setting, plan)
+        estimating = partial(estimate_left, folder, corpus, labelled, setting, plan, thorough=consent.dry_run)
         approve(estimating, consent.answer(opening.budget, json))
     existing = manifest.read_manifest(folder)
     with Index.open(

@@ -71,14 +71,14 @@ def _built() -> Path:
     return folder / "w"
 
 
-def asked(workspace: Index, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
+def ask(workspace: Index, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
     """One question."""
     (retrieval,) = built_retriever(workspace, written).retrieve([Query("q", question)], k)
     return retrieval
 
 
-def ids(found: Retrieval) -> list[str]:
-    return [hit.doc_ids[0] for hit in found.hits]
+def ids(retrieval: Retrieval) -> list[str]:
+    return [hit.doc_ids[0] for hit in retrieval.hits]
 
 
 def work(retrieval: Retrieval) -> list[Step]:

@@ -66,6 +66,7 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
         skip_bad=False if settings.strict else settings.skip_bad,
         selection=selection,
         limit=settings.limit,
+        kinds=settings.kinds,
         seed=seed or 0,
         list_renames=partial(_list_renames, index),
     )
@@ -124,10 +125,9 @@ def load_experiment(
         )
     if settings.triples is not None:
         index.import_part(TRIPLES, settings.triples)
-    index.require_prices(list(schemes), reads=settings.read)
-    reader = None
-    if settings.read:
-        reader = read_answers.make_reader(index, settings.reader_tokens, settings.reader_prompt, dataset.gold)
+    reads = index.model_for(settings.reader_llm).plugin if settings.read else None
+    index.require_prices(list(schemes), also=reads)
+    reader = read_answers.make_reader(index, settings, dataset.gold) if settings.read else None
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
@@ -186,6 +186,7 @@ def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
         settings.questions,
         skip_bad=settings.skip_bad,
         limit=settings.limit,
+        kinds=settings.kinds,
         seed=index.seed,
         list_renames=index.renames,
     )

@@ -3,6 +3,7 @@
 import pytest
 from project import ROOT
 
+from ragindex.llm.answer_question import ContextLimits
 from ragindex.plugins import registry
 from ragindex_baselines.ircot import IRCoT
 from ragindex_eval.run.bounds import GOLD_PASSAGES, NO_PASSAGES
@@ -84,10 +85,22 @@ def test_tables_of_gear_state_the_chunks_of_its_table_5() -> None:
 
 def test_no_study_has_settings_of_ones_own_machine() -> None:
     given = {name for settings in STUDIES.values() for name in settings.model_fields_set}
-    assert given == {"name", "methods", "k", "read", "reader_prompt", "published"}
+    of_the_reader = {"read", "reader_passages", "reader_input", "reader_prompt"}
+    assert given == {"name", "methods", "k", "published", *of_the_reader}
+
+
+def test_a_reader_is_given_what_the_paper_says() -> None:
+    """The five best passages alone (GeAR, Table 3; GRIEVER, Table 2), or all candidates (SiReRAG, section 5.4)."""
+    limits = {name: settings.context_limits() for name, settings in STUDIES.items() if settings.read}
+    five = ContextLimits(None, 5, notes=False)
+    candidates = dict.fromkeys(("sirerag-table-2", "sirerag-table-9"), 10)
+    assert limits == {
+        name: ContextLimits(None, candidates.get(name, 20)) if name.startswith("sirerag") else five for name in limits
+    }
+    assert {name: STUDIES[name].k[-1] for name in limits} == {name: limits[name].passages for name in limits}
 
 
 def test_a_study_asks_for_answers_as_its_paper_does() -> None:
-    asked = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
+    prompts = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
     styles = {"gear": "six-words", "griever": "six-words", "sirerag": "fewest-words"}
-    assert asked == {name: styles[name.partition("-")[0]] for name in asked}
+    assert prompts == {name: styles[name.partition("-")[0]] for name in prompts}
