@@ -28,8 +28,9 @@ the [studies](../../studies/README.md) that were run here, beside the published 
 and from `studies/results`; G, S and V are readings on these pages. A figure in these tables is the first of
 its row; in brackets are 95 % intervals; a gain agrees if it has the published sign. Where the LLM
 or the reader is “rules”, no model was asked. Rules answer poorly, so EM and F1 of their answers say
-little about a method. The papers' other tables and figures, and what was not run, are listed under
-[analyses](../../studies/README.md#analyses).
+little about a method. The gist memory of GEAR by rules is [mostly
+empty](evidence/gear.md#without-a-model), so its rows do not test it. The papers' other tables and
+figures, and what was not run, are listed under [analyses](../../studies/README.md#analyses).
 
 """
 STUDIES_HEAD = (
