@@ -41,11 +41,12 @@ STUDIES_HEAD = (
 
 
 class Kept(NamedTuple):
-    """The result of a study on one data set."""
+    """The result of a study on one data set; `outdated` says how it was run otherwise than the study says now."""
 
     study: str
     command: str
     published: PublishedComparison
+    outdated: str = ""
 
 
 def keep(folder: Path) -> None:
@@ -66,7 +67,12 @@ def page() -> str:
     """The whole page."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
     results = [
-        Kept(record["study"], record["command"], PublishedComparison.from_json(record["published"]))
+        Kept(
+            record["study"],
+            record["command"],
+            PublishedComparison.from_json(record["published"]),
+            record.get("outdated", ""),
+        )
         for record in records
     ]
     lines = [line for method in METHODS for line in _method(method, results)]
@@ -113,6 +119,8 @@ def _reached(published: PublishedComparison, label: str) -> str:
 def _study(result: Kept) -> Iterator[str]:
     table = tabulate_published(result.published)
     yield from (f"### {result.study}, {result.published.data}", "", f"    {result.command}", "")
+    if result.outdated:
+        yield from (f"**Not as the study is now.** {result.outdated}", "")
     yield from (textwrap.fill(f"{table.title}. {' '.join(table.sentences)}", 100), "")
     yield "| method | metric | published | here | here − published | verdict | gain |"
     yield "|---|---|---|---|---|---|---|"

@@ -24,10 +24,10 @@ import ragindex
 from ragindex.cli import main as command_line
 from ragindex.cli.methods import docstring, parameters
 from ragindex.errors import UsageError
-from ragindex.index.figures import PartFigures
 from ragindex.index.parts import tasks_of, topological_order
 from ragindex.interfaces import Part
 from ragindex.plugins import registry
+from ragindex.types import PartFigures
 from ragindex_baselines.rerank.endpoint import Endpoint
 from ragindex_baselines.rerank.rerankers import CrossEncoder, LanguageModel
 from ragindex_eval.results import model

@@ -1,7 +1,7 @@
 """What building methods would still cost in an index: what it has built, or has paid for, costs nothing again."""
 
 import warnings
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,7 @@ from ragindex.estimate import ChunkingChoice, Estimate, EstimateScope, estimate,
 from ragindex.index.index import Index
 from ragindex.index.manifest import current_values, read_manifest
 from ragindex.index.models import CALLS, vector_cache_path
-from ragindex.index.parts import parts_of, topological_order, uses_encoder
+from ragindex.index.parts import paid_by, parts_of, tasks_of, topological_order, uses_encoder
 from ragindex.index.sync import finished_parts, parts_to_update
 from ragindex.interfaces import Part, Scheme
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
@@ -68,6 +68,40 @@ def find_payees(
     return model if isinstance(model, PaidPlugin) else None, encodes if isinstance(encodes, PaidPlugin) else None
 
 
+def require_keys(
+    folder: Path, methods: Iterable[Scheme | Part[Any]], plan: BuildPlan = _AS_IT_IS, *, reads: bool = False
+) -> None:
+    """Raise UsageError if a service that methods or parts ask has no key, or an invalid address. Sends no request.
+
+    With `reads`, the language model reads, too. An index that has answers or vectors may need nothing more: then only
+    what is left to pay says whether it needs a key (`estimate_left`).
+    """
+    chosen = list(methods)
+    model, encodes = find_payees(folder, plan.llm, plan.encoder)
+    parts = topological_order(part for each in chosen for part in parts_of(each))
+    built = [part for part in parts if registry.name_of(part) not in plan.imported]
+    tasks = [task for each in chosen if isinstance(each, Scheme) for task in tasks_of(each)]
+    asked = reads or bool(tasks) or any("model" in part.uses for part in built)
+    if not (plan.keep_calls and (folder / CALLS).is_file()):
+        services = [service for each in chosen for service in paid_by(each)]
+        for service in (*([model] if asked else []), *services):
+            _require_key(service, folder)
+    if any(map(uses_encoder, parts)) and not vector_cache_path(folder).is_file():
+        _require_key(encodes, folder)
+
+
+def require_keys_of(estimates: Iterable[Estimate], model: Any, encodes: Any, folder: Path) -> None:
+    """Raise UsageError if the language model or the encoder has no key, and by the estimates it needs one."""
+    for kind in {row.task.partition(",")[0] for row in estimates}:
+        if kind != "requests":  # of a service, which `require_keys` has checked
+            _require_key(encodes if kind == "encoding" else model, folder)
+
+
+def _require_key(service: Any, folder: Path) -> None:
+    if isinstance(service, PaidPlugin):
+        service.require_key(folder)
+
+
 def open_paid(folder: Path, llm: LLMPlugin, setting: LLMSettings) -> LLM | None:
     """Open a language model with the answers that the index has paid for; None if it has none. Sends no request."""
     path = folder / CALLS
@@ -84,16 +118,20 @@ def estimate_left(
     plan: BuildPlan = _AS_IT_IS,
     *,
     sample: int = 0,
-    most_characters: int | None = MOST_CHARACTERS,
+    thorough: bool = False,
 ) -> list[Estimate]:
     """Estimate what building methods or parts, by label, over `corpus` still costs in the index `folder`.
 
     The index need not exist. Without a corpus its own documents count, and without `methods` everything that it has
-    built. Nothing is asked or written, but for a `sample`. Raises as `estimate` does.
+    built. Nothing is asked or written, but for a `sample`. By default the estimate comes before the work: a part of a
+    large corpus is counted, and UsageError is raised if what has to be paid needs a key that is not set. If it is
+    `thorough`, everything is counted, and no key is needed. Raises as `estimate` does.
     """
     model, encodes = find_payees(folder, plan.llm, plan.encoder)
     if model is None and encodes is None:
         return []
+    if not thorough:
+        require_keys(folder, (methods or {}).values(), plan)
     recording = nullcontext() if sample else ledger.unrecorded()  # a sample is paid for
     with recording, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the work itself warns
@@ -109,7 +147,7 @@ def estimate_left(
             seed=plan.seed or 0,
             chunking=state.chunking,
             built=(*built, *(part for part in parts if registry.name_of(part) in imported)),
-            most_characters=most_characters,
+            most_characters=None if thorough else MOST_CHARACTERS,
         )
         estimates, writes = list[Estimate](), None
         if model is not None:
@@ -123,7 +161,10 @@ def estimate_left(
             estimates += estimate_encoding(
                 texts, methods, encodes, setting.prices, llm=writes, find_stored=stored, scope=scope
             )
-    return [row for row in estimates if row.calls]
+    left = [row for row in estimates if row.calls]
+    if not thorough:
+        require_keys_of(left, model, encodes, folder)
+    return left
 
 
 def _find_vectors(folder: Path, encoder: Any, setting: LLMSettings) -> FindStored | None:

@@ -274,3 +274,14 @@ class Usage:
             None if self.money is None or other.money is None else self.money + other.money,
             self.estimated or other.estimated,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PartFigures:
+    """The cost of a part as if it were built alone, without cached answers: seconds, tokens, and bytes on disk."""
+
+    name: str
+    seconds: float
+    bytes: int
+    search: str
+    usage: Usage

@@ -66,7 +66,8 @@ def add(
     documents = tuple(document for corpus in corpora for document in corpus.documents)
     added = replace(corpora[0], documents=documents)
     setting = LLMSettings(budget=parse_budget(opening.budget), reuse_answers=opening.reuse_answers)
-    estimating = partial(estimate_left, folder, added, None, setting, BuildPlan(encoder=opening.encoder, adds=True))
+    plan = BuildPlan(encoder=opening.encoder, adds=True)
+    estimating = partial(estimate_left, folder, added, None, setting, plan, thorough=consent.dry_run)
     approve(estimating, consent.answer(opening.budget, json))
     with Index.open(
         folder,

@@ -20,6 +20,7 @@ from ragindex.cli.console import (
     ask_consent,
     command_tally,
     escape_markup,
+    explain_stop,
     print_estimate,
     print_note,
     text_table,
@@ -61,7 +62,9 @@ def approve(estimating: Callable[[], Sequence[Estimate]], approval: Approval) ->
     Without estimates the command pays for nothing. What cannot be estimated is printed with the reason, and nothing is
     asked. Raises UsageError if the user does not agree, and the errors of `estimating`.
     """
-    limit, estimates = read_limit(), estimate_costs(estimating)
+    limit = read_limit()
+    with explain_stop("Stopped while costs were estimated. Nothing was done."):
+        estimates = estimate_costs(estimating)
     if approval.dry_run:
         write_result(
             {"estimate": estimates_to_json(estimates)},
@@ -99,16 +102,23 @@ class QuestionBudget(Budget):
 
 
 def limit_question(
-    scheme: Scheme, folder: Path, llm: str | None, encoder: str | None, budget: float | None, yes: bool
+    scheme: Scheme,
+    folder: Path,
+    models: Sequence[str | None],
+    encoder: str | None,
+    budget: float | None,
+    yes: bool,
 ) -> Budget | None:
     """Return the budget of a command that asks one question: the one given, else what it may cost without consent.
+
+    `models` are the language models that it asks, None for that of the index.
 
     There is no limit if the user has agreed (`yes`), or if a service that the command may pay has no price. Raises
     UsageError.
     """
     if yes or budget is not None:
         return parse_budget(budget)
-    services = (*find_payees(folder, llm, encoder), *paid_by(scheme))
+    services = (*(payee for llm in models for payee in find_payees(folder, llm, encoder)), *paid_by(scheme))
     payees = [service for service in services if isinstance(service, PaidPlugin)]
     prices = load_prices() if payees else None
     if prices is None or any(each.price_missing(prices) for each in payees):
@@ -158,6 +168,7 @@ def estimates_to_json(estimates: Sequence[Estimate]) -> dict[str, Any]:
             "money_low": estimate.money_low,
             "money_high": estimate.money_high,
             "basis": estimate.basis,
+            "share": estimate.share,
             "methods": list(estimate.methods),
             "price_date": None if estimate.price_date is None else estimate.price_date.isoformat(),
             "repaid": [
@@ -206,6 +217,9 @@ def _describe(estimates: Sequence[Estimate], total: Total) -> list[str]:
         (estimate.price_source, estimate.price_date) for estimate in estimates if estimate.price_source
     ):
         lines.append(f"Price: {source}{'' if day is None else f', of {day.isoformat()}'}")
+    least = min(estimate.share for estimate in estimates)
+    if least < 1:
+        lines.append(f"Counted from {least:.0%} of the documents or questions, and scaled; --dry-run counts all.")
     if not all(estimate.counted for estimate in estimates):
         lines.append("The model's tokenizer is not available: tokens are estimated from the number of characters.")
     if any(estimate.basis == "assumed" for estimate in estimates):

@@ -5,7 +5,6 @@ from typing import Any
 
 from ragindex._util.text import many
 from ragindex.cli.console import command_tally
-from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
 from ragindex.index.models import ASKED_FOR, Refit
 from ragindex.index.notes import (
@@ -22,6 +21,7 @@ from ragindex.index.sync import BuildResult, finished_parts, parts_to_update
 from ragindex.index.updating import IndexUpdate
 from ragindex.interfaces import Part, Scheme
 from ragindex.plugins import registry
+from ragindex.types import PartFigures
 
 
 def build_methods(

@@ -42,6 +42,10 @@ _SIGNALLED = 128
 """What a shell adds to the number of the signal that ended a command."""
 _STOPPED = "Stopped. Progress saved. Run the same command to resume."
 _STOPPED_AT_ONCE = "Stopped at once. Run the same command to resume."
+_KEEP_PROGRESS = frozenset(
+    ["index", "add", "update", "remove", "repair", "compare", "demo", "recommend", "tune", "gate", "judge"]
+)
+"""The commands that go on where they were stopped."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,7 @@ class _Run:
     printed_savings: str | None = None
     destination: str | None = None
     written: bool = False
+    stopped: str = _STOPPED
 
     def print_spending(self, console: Console) -> None:
         """Print what the command has paid for, if anything, once."""
@@ -236,6 +241,25 @@ class _Interrupt(BaseException):
         self.exit_code = _SIGNALLED + number
 
 
+def expect_command(name: str) -> None:
+    """Choose what Ctrl-C prints by the name of the command that begins: of most commands, no progress is kept."""
+    if (run := _current.get()) and name not in _KEEP_PROGRESS:
+        run.stopped = "Stopped."
+
+
+@contextmanager
+def explain_stop(sentence: str) -> Iterator[None]:
+    """If Ctrl-C ends the block, let the command end with `sentence`."""
+    run = _current.get() or _Run(ledger.Tally())
+    before, run.stopped = run.stopped, sentence
+    try:
+        yield
+    except Exception:
+        run.stopped = before
+        raise
+    run.stopped = before
+
+
 @contextmanager
 def explain_interrupt(describe: Callable[[], str]) -> Iterator[None]:
     """If Ctrl-C ends the block, print what `describe` returns, unless it is ""; then the command ends as always."""
@@ -290,8 +314,8 @@ def _run_explained(start: Callable[[], None], run: _Run) -> None:
         _print_error(message)
         raise SystemExit(BrokenPluginError.exit_code) from error
     except _Interrupt as interrupt:
-        run.fail(_STOPPED, interrupt.exit_code)
-        print_note(_STOPPED)
+        run.fail(run.stopped, interrupt.exit_code)
+        print_note(run.stopped)
         raise SystemExit(interrupt.exit_code) from None
     finally:
         end_work()

@@ -42,8 +42,7 @@ from ragindex.cli.options import (
     WorkersOption,
 )
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import UsageError
-from ragindex.estimate_left import BuildPlan, estimate_left
+from ragindex.estimate_left import BuildPlan, estimate_left, require_keys
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
@@ -58,6 +57,7 @@ from ragindex.index.updating import SourceDocuments, update_index, update_to_jso
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
+from ragindex.parts.text.passages import parse_chunking
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 
@@ -125,14 +125,12 @@ def index(
     """
     started = time.monotonic()
     schemes = _choose_methods(methods, folder, building.rebuild)
-    wanted_chunking = None if opening.chunking is None else _parse_chunking(opening.chunking)
+    wanted_chunking = None if opening.chunking is None else parse_chunking(opening.chunking)
     if building.triples is not None:
         require_reader(schemes)
     with use_workers(building.workers):
         if building.rebuild and not consent.dry_run:
             move_aside(folder)
-        read_data = None if data is None else DataReader(folder, reading, named).read(data)
-        corpus = None if read_data is None else read_data.corpus
         plan = BuildPlan(
             llm=opening.llm,
             encoder=opening.encoder,
@@ -143,9 +141,13 @@ def index(
             refit=building.refit,
             imported=() if building.triples is None else (TRIPLES,),
         )
+        if not consent.dry_run:
+            require_keys(folder, schemes, plan)  # before documents are read, which may take minutes
+        read_data = None if data is None else DataReader(folder, reading, named).read(data)
+        corpus = None if read_data is None else read_data.corpus
         labelled = {registry.label(scheme): scheme for scheme in schemes}
         setting = LLMSettings(reuse_answers=opening.reuse_answers)
-        estimating = partial(estimate_left, folder, corpus, labelled, setting, plan)
+        estimating = partial(estimate_left, folder, corpus, labelled, setting, plan, thorough=consent.dry_run)
         approve(estimating, consent.answer(opening.budget, json))
     existing = manifest.read_manifest(folder)
     with Index.open(
@@ -233,15 +235,6 @@ def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Sc
     if methods is None and existing is not None and existing.parts:
         return []
     return [require_working(registry.scheme(spec)) for spec in parse_many(methods or "hybrid")]
-
-
-def _parse_chunking(option: str) -> Chunking:
-    """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
-    part = registry.part(option)
-    chunking = part.own_chunking()
-    if registry.name_of(part) != "passages" or chunking is None:
-        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {option!r} instead.")
-    return chunking
 
 
 def _choose_chunking(

@@ -11,7 +11,7 @@ from ragindex._util import distribution
 from ragindex._util.distribution import entry_points, read_docstring
 from ragindex._util.durable_files import expand_home
 from ragindex.accounting.spending_log import name_command
-from ragindex.cli.console import handle_interrupts, print_note, run_with_exit_codes
+from ragindex.cli.console import expect_command, handle_interrupts, print_note, run_with_exit_codes
 from ragindex.errors import RagindexError
 
 _GROUP = "ragindex.commands"
@@ -53,6 +53,7 @@ class _Commands(TyperGroup):
         name, _, rest = super().resolve_command(ctx, [_expand_home(arg) for arg in args])
         command = None if name is None else _load_command(self._points[name])
         name_command(name or "")
+        expect_command(name or "")
         handle_interrupts()
         return name, command, rest if command is None else _complete_values(command, rest)
 

@@ -72,7 +72,7 @@ def remove(
         _remove_methods(folder, methods, opening, json)
         return
     plan = BuildPlan(encoder=opening.encoder, leaves=lambda index: _leaving(index, ids or [], source))
-    estimating = partial(estimate_left, folder, None, None, LLMSettings(), plan)
+    estimating = partial(estimate_left, folder, None, None, LLMSettings(), plan, thorough=consent.dry_run)
     approve(estimating, consent.answer(opening.budget, json))
     with opening.open_index(folder) as index:
         files = _existing_files(index, ids or [])

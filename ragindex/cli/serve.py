@@ -114,6 +114,8 @@ def serve(
     for name, collection in service.collections.items():
         encoder = "" if collection.state.encoder is None else f", encoder {collection.state.encoder}"
         print_note(f"{name}: {', '.join(collection.methods)}{encoder}")
+    for sentence in service.describe_unknown_fields():
+        print_note(f"warning: {sentence}")
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the server ends its requests first and then raises it again
     with ledger.unrecorded():  # each request records its own; a server's would grow without end
         run_server(service, lambda address: print_note(f"Serving {', '.join(service.collections)} at {address}"))

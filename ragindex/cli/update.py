@@ -184,7 +184,8 @@ class _Round:
         )
         corpus = Corpus(self.folder.name, "index", documents, 0, (), whole=False)
         schemes = {registry.label(scheme): scheme for scheme in self.only} or None
-        return estimate_left(self.folder, corpus, schemes, LLMSettings(), BuildPlan(adds=True))
+        thorough = self.approval.dry_run
+        return estimate_left(self.folder, corpus, schemes, LLMSettings(), BuildPlan(adds=True), thorough=thorough)
 
     def _preview(self, per_source: list[SourceDocuments]) -> None:
         with Index.open(self.folder, read_only=True) as index:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ragindex._util.ids import ROW_SUFFIXES
-from ragindex.corpus.readers import READERS
+from ragindex.corpus import readers
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.corpus.readers.text_encodings import check_encoding
 from ragindex.errors import UsageError
@@ -53,7 +53,7 @@ class FileSelection:
 
     def reads(self, suffix: str) -> bool:
         """Return whether files with this suffix are read."""
-        return suffix in READERS or (self.rows is not None and suffix in ROW_SUFFIXES)
+        return suffix in readers.READERS or (self.rows is not None and suffix in ROW_SUFFIXES)
 
     def choose(self, name: str) -> tuple["FileSelection", str]:
         """Return the selection that applies to the file with this path in the folder, and its path in that one's."""

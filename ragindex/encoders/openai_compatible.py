@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from random import Random
 from threading import Lock
 from typing import Any, ClassVar
@@ -128,10 +129,19 @@ class OpenAICompatible(EncoderPlugin, PaidPlugin):
         if self.price is None:
             prices.warn_of_zero(self.model, writes=False)
         warn_of_zero_price(self.model, prices.address, self.price)
-        key, base_url = read_secret(_KEY_VARIABLES, setting.workspace), read_address(_URL_VARIABLES)
+        key, base_url = self._read_account(setting.workspace)
+        return OpenAIEncoder(self, base_url, key, setting)
+
+    def require_key(self, index: Path | None = None) -> None:
+        """Raise UsageError if the key or the address is missing or invalid."""
+        self._read_account(index)
+
+    def _read_account(self, index: Path | None) -> tuple[str, str]:
+        """Return the key and the address. Raises UsageError."""
+        key, base_url = read_secret(_KEY_VARIABLES, index), read_address(_URL_VARIABLES)
         if key is None:
             raise UsageError(f"The encoder openai:{self.model} needs a key: set {' or '.join(_KEY_VARIABLES)}.")
-        return OpenAIEncoder(self, base_url, key, setting)
+        return key, base_url
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,6 @@ from ragindex.index.leases import state_of
 from ragindex.index.manifest import Manifest
 from ragindex.index.models import CALLS, vector_cache_path
 from ragindex.interfaces import Collection, Store
-from ragindex.types import Usage
-
-
-@dataclass(frozen=True, slots=True)
-class PartFigures:
-    """The cost of a part as if it were built alone, without cached answers: seconds, tokens, and bytes on disk."""
-
-    name: str
-    seconds: float
-    bytes: int
-    search: str
-    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from ragindex.filters import Filter, from_mapping
 from ragindex.index import changes
 from ragindex.index.documents import DOCUMENT_SCHEMA, DocumentChanges, Documents, Removals
 from ragindex.index.explanation import DocumentExplanation, MethodExplainer
-from ragindex.index.figures import CorpusCounts, Disk, FitState, PartFigures, measure_disk
+from ragindex.index.figures import CorpusCounts, Disk, FitState, measure_disk
 from ragindex.index.manifest import (
     IndexSettings,
     Manifest,
@@ -65,7 +65,7 @@ from ragindex.plugins import registry
 from ragindex.plugins.plugin_errors import check_opened
 from ragindex.plugins.registry import PluginSpec
 from ragindex.stores.metered import MeteredCollection
-from ragindex.types import Document, Query, Usage
+from ragindex.types import Document, PartFigures, Query, Usage
 
 if TYPE_CHECKING:
     from ragindex.export.export_retriever import Export
@@ -702,7 +702,7 @@ class Index(IndexState):
     @property
     def tokens_counted_by(self) -> str:
         """The model whose tokenizer counts tokens for a budget; empty for the rules, whose tokens are estimated."""
-        return str(getattr(self.model.plugin, "model", ""))
+        return self.model.tokens_counted_by
 
     @property
     def setting(self) -> LLMSettings:

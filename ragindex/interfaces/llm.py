@@ -82,6 +82,12 @@ class PaidPlugin(Plugin):
     def price_missing(self, prices: Prices) -> str | None:
         """Return the error message for a missing price, or None if it is known. A budget requires every price."""
 
+    def require_key(self, index: Path | None = None) -> None:
+        """Raise UsageError if the key or the address is missing or invalid. Sends no request. Default: none is needed.
+
+        No key file may be in the folder `index`.
+        """
+
 
 class LLMPlugin(Plugin):
     """Base class of the parameters of an LLM."""

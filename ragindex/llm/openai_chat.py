@@ -20,12 +20,10 @@ from ragindex._util.http import (
     make_http_client,
     read_count,
     read_error_answer,
-    read_secret,
     redact_account,
     send_request,
     strip_credentials,
 )
-from ragindex.errors import UsageError
 from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.output import drop_lengths, is_closed
 from ragindex.llm.tasks import Message
@@ -135,14 +133,7 @@ class OpenAIChat:
 
     @cached_property
     def _key(self) -> str:
-        name = self._parameters.key_variable
-        key = read_secret([name], self._workspace)
-        if key is None:
-            raise UsageError(
-                f"openai:{self.model} needs a key: set {name}, or {name}_FILE to a file outside the index. "
-                "For an endpoint without keys, any word will do."
-            )
-        return key
+        return self._parameters.read_key(self._workspace)
 
     @property
     def _client(self) -> "OpenAI":

@@ -1,6 +1,7 @@
 """Plugin for LLMs at any endpoint with OpenAI's chat protocol."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from ragindex._util.http import digest_account, read_address
 from ragindex.interfaces.llm import LLMSettings
@@ -34,6 +35,11 @@ class OpenAICompatibleChat(ChatParameters):
     def price_missing(self, prices: Prices) -> str | None:
         """Return the error message if the model has no price, else None."""
         return self.price_list(prices).missing(self.model)
+
+    def require_key(self, index: Path | None = None) -> None:
+        """Raise UsageError if the key or the address is missing or invalid."""
+        self.read_key(index)
+        read_address(_URL_VARIABLES, self.base_url)
 
     def requests_at_once(self) -> int:
         """Return `concurrency`."""

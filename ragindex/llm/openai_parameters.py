@@ -1,11 +1,12 @@
 """Parameters of LLMs at an endpoint with OpenAI's chat protocol."""
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import regex
 from pydantic import Field, JsonValue, field_validator
 
-from ragindex._util.http import drop_version, require_bare
+from ragindex._util.http import drop_version, read_secret, require_bare
 from ragindex.errors import UsageError
 from ragindex.interfaces.llm import LLMPlugin, PaidPlugin
 
@@ -70,6 +71,16 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     batch_poll_seconds: float = Field(
         default=30.0, gt=0, description="Seconds between two looks at how far a batch is."
     )
+
+    def read_key(self, index: Path | None = None) -> str:
+        """Return the key, which must not be in the folder `index`. Raises UsageError if there is none."""
+        key = read_secret([self.key_variable], index)
+        if key is None:
+            raise UsageError(
+                f"openai:{self.model} needs a key: set {self.key_variable}, or {self.key_variable}_FILE to a file "
+                "outside the index. For an endpoint without keys, any word will do."
+            )
+        return key
 
     @field_validator("base_url")
     @classmethod

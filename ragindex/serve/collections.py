@@ -40,6 +40,13 @@ class ServedState:
         labels = (self.index.encoder_of(registry.scheme(method)) for method in self.retrievers)
         return next(filter(None, labels), None)
 
+    def list_metadata_keys(self) -> list[str]:
+        """Return the metadata keys that documents have, sorted."""
+        methods = [registry.scheme(method) for method in self.retrievers]
+        parts = (part for method in methods for part in self.index.open_collections(method).values())
+        fields = {field for part in parts for field in part.fields()}
+        return sorted(field.removeprefix("meta.") for field in fields if field.startswith("meta."))
+
     @property
     def language(self) -> str:
         """The language of text analysis."""
@@ -175,7 +182,8 @@ def _check_state(state: ServedState, broken: Mapping[str, StoreError] | None = N
 
     Raises UsageError if a key has a cap and a price that it needs is unknown, and StoreError if all are broken.
     """
-    state.index.require_prices([registry.scheme(retriever) for retriever in state.retrievers], reads=True)
+    index = state.index
+    index.require_prices([registry.scheme(retriever) for retriever in state.retrievers], also=index.model.plugin)
     broken = dict(broken or {})
     for method in state.retrievers:
         try:

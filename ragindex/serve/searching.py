@@ -8,7 +8,6 @@ from ragindex.accounting import ledger
 from ragindex.filters import Filter, combine_filters
 from ragindex.llm.answer_question import (
     ANSWER,
-    DEFAULT_TOKENS,
     AnswerContext,
     CitedAnswer,
     answer_inputs,
@@ -16,6 +15,7 @@ from ragindex.llm.answer_question import (
     resolve_citations,
 )
 from ragindex.llm.offline import is_offline
+from ragindex.llm.tokens import DEFAULT_TOKENS
 from ragindex.retrieval.matching import MatchedWords, cite_evidence, find_matching_evidence
 from ragindex.retrieval.token_budget import fit_hits
 from ragindex.serve.collections import ServedCollection, ServedState

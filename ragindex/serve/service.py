@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from ragindex.errors import RagindexError, UsageError
+from ragindex.filters import fields
 from ragindex.serve.bodies import BodyRoom
 from ragindex.serve.collections import ServedCollection, open_collection
 from ragindex.serve.config import ServeSettings
@@ -132,6 +133,19 @@ class Service:
             raise _unauthorized("An API key is required: send 'Authorization: Bearer KEY'.")
         return LOCAL
 
+    def describe_unknown_fields(self) -> Iterator[str]:
+        """Yield a sentence for each metadata key that no document has, named by the filter of a key that reads."""
+        for key in (each for each in self.settings.keys.keys if "read" in each.rights):
+            named = sorted({name.removeprefix("meta.") for name in fields(key.where) if name.startswith("meta.")})
+            for name, collection in self.collections.items() if named else ():
+                known = collection.state.list_metadata_keys()
+                for unknown in named if key.opens(name) else ():
+                    if unknown not in known:
+                        yield (
+                            f"The key {key.name!r} finds nothing in {name}: its filter names the metadata key "
+                            f"{unknown!r}, which no document has. Available: {', '.join(known) or 'none'}."
+                        )
+
     def reload_keys(self) -> None:
         """Read the keys again; what they have paid still counts. Where they cannot be read, the known ones stay."""
         if self._read_keys is None:
@@ -145,6 +159,8 @@ class Service:
             log_event("keys_kept", message=str(error))
         else:
             log_event("keys", names=[key.name for key in keys.keys])
+            for sentence in self.describe_unknown_fields():
+                log_event("filter_without_documents", message=sentence)
             for ingestion in self.ingestions.values():
                 ingestion.lift_caps()
 

@@ -3,12 +3,12 @@
 from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import (
     ANSWER,
-    DEFAULT_TOKENS,
     CitedAnswer,
     answer_inputs,
     build_context,
     resolve_citations,
 )
+from ragindex.llm.tokens import DEFAULT_TOKENS
 from ragindex.types import Retrieval
 
 

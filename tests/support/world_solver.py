@@ -212,41 +212,41 @@ class Solver:
                 yield from self.follow(self.things(match[1]), predicates)
 
     def follow(self, things: Iterable[Found], predicates: tuple[str, ...]) -> Iterator[Found]:
-        found = list(things)
+        reached = list(things)
         for predicate in predicates:
-            found = [
+            reached = [
                 (value, documents | stated)
-                for name, documents in found
+                for name, documents in reached
                 if name in self.objects
                 for value, stated in self.objects[name].get(predicate, ())
             ]
-        yield from found
+        yield from reached
 
     def fitting(self, wanted: dict[str, str]) -> Iterator[str]:
         for name, facts in self.objects.items():
-            if all(value in [one for one, _ in facts.get(key, ())] for key, value in wanted.items()):
+            if all(value in [value_stated for value_stated, _ in facts.get(key, ())] for key, value in wanted.items()):
                 yield name
 
     def comparisons(self, question: str) -> Iterator[Found]:
-        asked, comma, rest = question.removesuffix("?").partition(", ")
-        if not comma or asked not in COMPARED:
+        wording, comma, rest = question.removesuffix("?").partition(", ")
+        if not comma or wording not in COMPARED:
             return
-        predicate, sign = COMPARED[asked]
+        predicate, sign = COMPARED[wording]
         for split in re.finditer(" or ", rest):
-            for one in self.things(rest[: split.start()]):
+            for first in self.things(rest[: split.start()]):
                 for other in self.things(rest[split.end() :]):
-                    values = [list(self.follow([thing], (predicate,))) for thing in (one, other)]
+                    values = [list(self.follow([thing], (predicate,))) for thing in (first, other)]
                     for (left, ours), (right, theirs) in zip(*values, strict=True):
                         more = sign * number(left) > sign * number(right)
                         less = sign * number(left) < sign * number(right)
-                        yield from [(one[0], ours | theirs)] * more + [(other[0], ours | theirs)] * less
+                        yield from [(first[0], ours | theirs)] * more + [(other[0], ours | theirs)] * less
 
     def intersections(self, question: str) -> Iterator[Found]:
-        for first, one in self.firsts:
+        for first, entity in self.firsts:
             for second, other in self.seconds:
-                whole = re.compile(rf"Which (.+?) {first.pattern} {second.pattern}\?")
-                if match := whole.fullmatch(question):
-                    yield from self.meeting(match[1], (one, match[2]), (other, match[3]))
+                pattern = re.compile(rf"Which (.+?) {first.pattern} {second.pattern}\?")
+                if match := pattern.fullmatch(question):
+                    yield from self.meeting(match[1], (entity, match[2]), (other, match[3]))
 
     def meeting(self, noun: str, *conditions: tuple[tuple[str, ...], str]) -> Iterator[Found]:
         kinds = {"company": ("founder",)}.get(noun, ("occupation", "type"))

@@ -4,9 +4,10 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,7 +40,7 @@ from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
 from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.rate_limits import Limits
 from ragindex.plugins.base import Contact
-from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker
+from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker, TitledText, TitledTexts, join_bridge
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -110,13 +111,40 @@ class Endpoint(Reranker, PaidPlugin):
         """Return a message if neither `search_price` nor the price list has a price, else None."""
         return None if self.search_price is not None else self.price_list(prices).missing(self.model)
 
+    def find_address(self) -> tuple[str, tuple[str, ...]]:
+        """Return the address of requests, with its credentials if any, and the variables of the keys allowed there.
+
+        Raises UsageError if there is none, or if it is invalid.
+        """
+        if not self.base_url:
+            raise UsageError(f"endpoint:{self.model} needs the address of its service: set {_URL}, as http://…/v1.")
+        for name, keys in ((_URL, (_KEY,)), (_SHARED_URL, (_KEY, _SHARED_KEY))):
+            variable = read_variable([name])
+            if variable and strip_credentials(variable) == self.base_url:
+                return read_address([name]), keys
+        return read_address([_URL], self.base_url), (_KEY,)
+
+    def read_key(self, index: Path | None = None) -> str:
+        """Return the key, which must not be in the folder `index`. Raises UsageError if there is none."""
+        names = self.find_address()[1]
+        key = read_secret(names, index)
+        if key is None:
+            raise UsageError(
+                f"endpoint:{self.model} needs a key: set {' or '.join(names)}. "
+                "For an endpoint without keys, any word will do."
+            )
+        return key
+
+    def require_key(self, index: Path | None = None) -> None:
+        """Raise UsageError if the key or the address is missing or invalid."""
+        self.read_key(index)
+
     def open(self, index: OpenIndex) -> "EndpointScoring":
         """Return a client. It sends nothing yet, and needs no key before the first request.
 
         Raises UsageError without an address, and if there is a budget but no price for the model.
         """
-        if not self.base_url:
-            raise UsageError(f"endpoint:{self.model} needs the address of its service: set {_URL}, as http://…/v1.")
+        self.find_address()
         setting = index.setting
         missing = self.price_missing(setting.prices)
         if setting.budget is not None and missing is not None:
@@ -142,13 +170,14 @@ class EndpointScoring:
     _rng: Random = field(default_factory=Random)  # for the jitter of waits
     _excess: SeenExcess = field(default_factory=SeenExcess)
 
-    def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> PlaceScores:
+    def scores(self, question: str, passages: TitledTexts, bridge: TitledText | None = None) -> PlaceScores:
         """Return the scores of the service, from the cache if possible.
 
         Raises ServiceError, RequestError if the service scores no passage, and BudgetError.
         """
         texts = [encodable(passage_text(title, text)) for title, text in passages]
-        body = {"model": self.plugin.model, "query": encodable(question), "documents": texts, "top_n": len(texts)}
+        query = join_bridge(question, bridge)
+        body = {"model": self.plugin.model, "query": query, "documents": texts, "top_n": len(texts)}
         start = time.perf_counter()
         text = json.dumps([self.plugin.base_url, self.plugin.version, body], ensure_ascii=False)
         key = hashlib.sha256(f"{TASK} {text}".encode()).hexdigest()
@@ -234,23 +263,11 @@ class EndpointScoring:
 
     @cached_property
     def _address(self) -> tuple[str, tuple[str, ...]]:
-        """Return the address of requests, with its credentials if any, and the variables of the keys allowed there."""
-        for name, keys in ((_URL, (_KEY,)), (_SHARED_URL, (_KEY, _SHARED_KEY))):
-            variable = read_variable([name])
-            if variable and strip_credentials(variable) == self.plugin.base_url:
-                return read_address([name]), keys
-        return read_address([_URL], self.plugin.base_url), (_KEY,)
+        return self.plugin.find_address()
 
     @cached_property
     def _key(self) -> str:
-        names = self._address[1]
-        key = read_secret(names, self.setting.workspace)
-        if key is None:
-            raise UsageError(
-                f"endpoint:{self.plugin.model} needs a key: set {' or '.join(names)}. "
-                "For an endpoint without keys, any word will do."
-            )
-        return key
+        return self.plugin.read_key(self.setting.workspace)
 
     @cached_property
     def _client(self) -> "OpenAI":

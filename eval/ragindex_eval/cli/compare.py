@@ -29,6 +29,7 @@ from ragindex_eval.mlflow.retriever import log_retriever
 from ragindex_eval.mlflow.tracking import describe_tracker, has_run, store_id, trace_to_tracker, track, tracking_uri
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
+from ragindex_eval.results.earlier import keep_earlier
 from ragindex_eval.results.files import REPORT_FILE, RESULTS, load_results, remove_records, save_results
 from ragindex_eval.results.model import LATENCY, Comparison, Study
 from ragindex_eval.results.seeds import study_to_json
@@ -68,7 +69,9 @@ def demo(
     )
     study = run_comparison(settings)
     print_text(settings, "\n[bold]Next, on your own documents:[/]")
-    print_text(settings, "  ragindex questions my-documents/ --out questions.csv    # drafts some, for you to edit")
+    print_text(
+        settings, "  ragindex questions my-documents/ --out drafts.csv    # drafts some: edit them into questions.csv"
+    )
     print_text(settings, "  ragindex compare my-documents/ --questions questions.csv")
     require_answers(study)
 
@@ -164,10 +167,15 @@ def _suggest_exports(comparison: Comparison, command: str) -> list[tuple[str, st
 
 
 def _find_quickest_leader(comparison: Comparison) -> str | None:
-    """Return the quickest of the methods that may be as good as the first, if it is faster for certain."""
+    """Return the quickest of the methods that may be as good as the first, if it is faster for certain.
+
+    Of those that the quickest is not clearly faster than, the one with the highest figures is returned.
+    """
     best, *others = list_close_leaders(comparison) or [""]
-    ranked = [label for label in rank_methods(comparison, LATENCY) if label in others]
-    return next((label for label in ranked if better(comparison, label, best, LATENCY)), None)
+    ranked = rank_methods(comparison, LATENCY)
+    faster = [label for label in others if better(comparison, label, best, LATENCY)]  # best figures first
+    quickest = next((label for label in ranked if label in faster), "")
+    return next((label for label in faster if not better(comparison, quickest, label, LATENCY)), None)
 
 
 def _compare(
@@ -176,11 +184,12 @@ def _compare(
     """Run the study and write its files; return it with their folder and the record for the next run."""
     if settings.trace:
         trace_to_tracker()
-    study = run_study(settings, shorten_command(sys.argv[1:]), live.watch, partial(approve, approval=approval))
+    approving = partial(approve, approval=approval)
+    command = shorten_command(sys.argv[1:])
+    study = run_study(settings, command, live.watch, approving, thorough=approval.dry_run)
     folder = rerun.results_folder(settings.out, settings.questions, study.name)
-    replaced = rerun.describe_replaced(folder, study)
-    if replaced is not None:
-        print_note(f"{folder} held results of {replaced}, which these replace; --out DIR keeps both")
+    if kept := keep_earlier(folder, study):
+        print_note(kept)
     remove_records(folder)
     results = save_results(study, folder)
     save_report(study, folder / REPORT_FILE)

@@ -12,6 +12,8 @@ import typer
 
 from ragindex.cli.console import (
     escape_markup,
+    explain_stop,
+    print_note,
     require_writable,
     write_result,
 )
@@ -23,6 +25,7 @@ from ragindex_eval.cli.settings_options import IgnoreOption, QrelsOption, print_
 from ragindex_eval.format import join_names
 from ragindex_eval.report.page import save_report
 from ragindex_eval.report.terminal import render_study
+from ragindex_eval.results.earlier import keep_earlier
 from ragindex_eval.results.files import REPORT_FILE, RESULTS, folder_name, remove_records, save_results
 from ragindex_eval.results.model import Study
 from ragindex_eval.results.seeds import study_to_json
@@ -87,7 +90,8 @@ def compare(
     """
     settings = settings.over_file(config)
     if rankings.run:
-        study = _compare_rankings(settings, rankings)
+        with explain_stop("Stopped."):  # nothing is kept of what takes seconds
+            study = _compare_rankings(settings, rankings)
         require_reached(study, [parse_threshold(written, settings.k) for written in settings.fail_below])
         return
     rankings.require_none()
@@ -116,6 +120,8 @@ def _compare_rankings(settings: CompareSettings, rankings: RunFileOptions) -> St
     comparison = compare_runs(files, rankings.qrels, settings, settings.seed or 0, ignore_identical_ids=ignore)
     name, seconds = settings.name or comparison.dataset.name, round(time.perf_counter() - clock, 3)
     study = Study(name, (comparison,), shorten_command(sys.argv[1:]), started, seconds)
+    if kept := keep_earlier(folder, study):
+        print_note(kept)
     remove_records(folder)
     save_results(study, folder)
     save_report(study, folder / REPORT_FILE)

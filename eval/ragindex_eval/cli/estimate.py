@@ -13,6 +13,7 @@ from ragindex.cli.approval import approve, estimates_to_json, render_estimates
 from ragindex.cli.console import (
     command_spending,
     escape_markup,
+    explain_stop,
     print_estimate,
     print_note,
     stdout,
@@ -43,7 +44,8 @@ def estimate_command(
     settings: Annotated[
         CompareSettings,
         settings_group(
-            *("encoder", "budget", "limit", "read", "reader_tokens", *READING),
+            *("encoder", "budget", "limit", "read", "reader_llm", "reader_tokens", "reader_passages", "reader_input"),
+            *("reader_prompt", *READING),
             data=Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
             methods=Annotated[str, typer.Option(metavar="a,b", help=f"The methods to be built, or {ALL}.")],
             llm=Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
@@ -79,7 +81,7 @@ def estimate_command(
         print_note(sentence)
     schemes = _choose_schemes(settings)
     model = registry.llm(settings.llm or "")
-    require_model(model)
+    require_model(registry.llm(settings.reader_llm) if settings.read and settings.reader_llm else model)
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)
@@ -93,9 +95,10 @@ def estimate_command(
             estimate_comparison, settings, settings, _draw(questioned, sample, seed), schemes, folder=folder
         )
         approve(estimating if sample else list, Approval(yes, settings.budget, json=json))
-        estimates = estimate_comparison(
-            settings, settings, questioned, schemes, folder=folder, setting=setting, sample=sample, thorough=True
-        )
+        with explain_stop(_describe_stop(sample, index)):
+            estimates = estimate_comparison(
+                settings, settings, questioned, schemes, folder=folder, setting=setting, sample=sample, thorough=True
+            )
     queries = questioned.queries
     asks = [label for label, scheme in schemes.items() if tasks_of(scheme)]
     value = {**estimates_to_json(estimates), "spent": command_spending()}
@@ -111,6 +114,15 @@ def estimate_command(
             stdout().print(escape_markup(advice), soft_wrap=True)
 
     write_result(value, json, show)
+
+
+def _describe_stop(sample: int, index: Path | None) -> str:
+    """Return what is true of an estimate that was stopped: the answers of a sample are kept in an index alone."""
+    if not sample:
+        return "Stopped. An estimate keeps nothing, and has paid for nothing."
+    if index is None:
+        return "Stopped. The answers of the sample are not kept: --index DIR keeps them."
+    return "Stopped. The answers of the sample are kept. Run the same command to resume."
 
 
 def _draw(data: Dataset, sample: int, seed: int) -> Dataset:

@@ -146,7 +146,8 @@ def _measure(
         print_note(note)
     folder = settings.index_folder(dataset.name if dataset else "")
     plan = make_plan(settings)
-    approve(partial(estimate_comparison, settings, settings, dataset, plan.schemes), approval)
+    thorough = approval.dry_run
+    approve(partial(estimate_comparison, settings, settings, dataset, plan.schemes, thorough=thorough), approval)
     comparison = evaluate(plan, settings, dataset)
     if comparison.failed:
         raise QuestionError(f"There is no verdict. {describe_failed(comparison.failed)}")

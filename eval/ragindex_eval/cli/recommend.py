@@ -94,9 +94,8 @@ def recommend_command(
     folder = settings.index_folder(dataset.name)
     settings = settings.on_index(folder)
     schemes = {candidate.label: candidate.scheme for candidate in choose_candidates(settings)}
-    estimating = partial(
-        estimate_comparison, settings, settings, replace(dataset, queries=tuple(list_judged(dataset))), schemes
-    )
+    judged, thorough = replace(dataset, queries=tuple(list_judged(dataset))), consent.dry_run
+    estimating = partial(estimate_comparison, settings, settings, judged, schemes, thorough=thorough)
     approve(estimating, consent.answer(settings.budget, json_file))
     started = time.time()
     progress = Progress(print_note)

@@ -65,7 +65,8 @@ def tune_command(
         print_note(note)
     scheme = make_method(parse_many(bases) if bases else [])
     judged = replace(dataset, queries=tuple(list_judged(dataset)))
-    estimating = partial(estimate_comparison, settings, settings, judged, {METHOD: scheme})
+    schemes, thorough = {METHOD: scheme}, consent.dry_run
+    estimating = partial(estimate_comparison, settings, settings, judged, schemes, thorough=thorough)
     approve(estimating, consent.answer(settings.budget, json_file))
     tuned = tune(settings, dataset, parse_many(bases) if bases else [])
     if named := describe_naming(dataset):

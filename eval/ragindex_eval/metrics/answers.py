@@ -12,8 +12,6 @@ import string
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from ragindex.llm.answer_question import parse_choice
-
 ANSWER_METRICS = ("EM", "F1", "accuracy", "STR-EM", "ROUGE-L", "ROUGE-Lsum", "Disambig-F1", "DR")
 _FIRST = ("EM", "F1", "accuracy")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -49,6 +47,8 @@ def f1(answer: str, accepted: Sequence[str]) -> float:
 
 def accuracy(answer: str, accepted: Sequence[str], options: Sequence[str]) -> float:
     """Return 1.0 if the answer names the accepted option (`parse_choice`), else 0.0, also if it names none."""
+    from ragindex.llm.answer_question import parse_choice  # rankings are compared without
+
     place = parse_choice(answer, options)
     return float(place is not None and options[place] in accepted)
 

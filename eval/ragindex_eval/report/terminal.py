@@ -330,9 +330,8 @@ def _describe_reader(comparison: Comparison) -> list[str]:
     tokens = [usage.input_tokens + usage.output_tokens for usage in read if usage]
     money = [usage.money for usage in read if usage]
     paid = f"; {max(tokens):,.0f} tokens{_highest_cost(money)} a question at most" if any(tokens) else ""
-    estimated = " (estimated)" if comparison.reader.estimated else ""
-    counted = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
-    return [f"answers read by {display_name(comparison.reader.llm)}, from {counted}{paid}"]
+    given = comparison.reader.describe_input("", " (estimated)" if comparison.reader.estimated else "")
+    return [f"answers read by {display_name(comparison.reader.llm)}, from {given}{paid}"]
 
 
 def _highest_cost(money: list[float | None]) -> str:

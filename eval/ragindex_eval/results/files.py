@@ -124,6 +124,19 @@ def list_files(study: Study, folder: Path) -> list[Path]:
     return [path for path in (folder / "study.json", folder / REPORT_FILE, *files) if path.is_file()]
 
 
+def list_written(folder: Path) -> list[Path]:
+    """Return the files of whatever study a folder has, with its report and records, and no other files there."""
+    try:
+        names = json.loads((folder / "study.json").read_text(encoding="utf-8"))["comparisons"]
+        places = [folder / name for name in names]
+    except (OSError, ValueError, KeyError, TypeError):
+        places = [folder]
+    fixed = ("comparison.json", "questions.jsonl", "qrels.trec", *_ANSWER_FILES.values())
+    files = [path for place in places for path in (*(place / name for name in fixed), *_list_runs(place))]
+    own = [folder / "study.json", folder / REPORT_FILE, *folder.glob("inputs-*.json")]
+    return [path for path in (*files, *own) if path.is_file()]
+
+
 def save_method(comparison: Comparison, method: MethodResult, folder: Path) -> None:
     """Write run.trec, qrels.trec and per_query.jsonl of one method. Raises OSError if they cannot be written."""
     own = {"run.trec": _trec_run(comparison, method), "per_query.jsonl": _answer_lines(comparison, [method])}

@@ -19,8 +19,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
-from ragindex.index.figures import PartFigures
-from ragindex.types import Position, Query, Step, Usage
+from ragindex.types import PartFigures, Position, Query, Step, Usage
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.format import count_known
 from ragindex_eval.metrics.answers import ANSWER_METRICS

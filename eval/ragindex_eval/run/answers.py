@@ -13,14 +13,13 @@ from pathlib import Path
 from ragindex._util import canonical
 from ragindex.accounting import ledger
 from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, RagindexError
-from ragindex.index.figures import PartFigures
 from ragindex.index.index import Index
 from ragindex.index.parts import broken_plugin
 from ragindex.interfaces import Retriever, Scheme
 from ragindex.mlflow_tracing import trace_if_enabled
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.plugin_errors import is_of_plugin
-from ragindex.types import Query
+from ragindex.types import PartFigures, Query
 from ragindex_eval.results.model import UNKNOWN_USAGE, MethodAnswer
 from ragindex_eval.run import latency
 from ragindex_eval.run.answers_file import (

@@ -5,14 +5,13 @@ object with `invoke` (LangChain), `retrieve` (LlamaIndex) or `run` (Haystack), w
 awaited runs on an event loop of its own. Nothing is known of what a function depends on: it is asked anew each time.
 """
 
-import asyncio
 import inspect
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from threading import Thread
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, PrivateAttr
 
@@ -20,6 +19,9 @@ from ragindex.errors import QuestionError, UsageError
 from ragindex.interfaces import OpenIndex, Part, Scheme
 from ragindex.retrieval.trace import UNKNOWN_DOCUMENTS
 from ragindex.types import Document, Hit, Query, Retrieval, Step
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 _ASKED_BY = ("invoke", "retrieve", "run")
 _ID_KEYS = ("doc_id", "document_id", "id", "source", "file_path", "file_name")
@@ -123,6 +125,8 @@ def _call(function: Any, question: str, k: int) -> Any:
     else:
         result = asking(query=question) if asking.__name__ == "run" else asking(question)
     if inspect.iscoroutine(result):
+        import asyncio  # only what waits needs it
+
         result = asyncio.run_coroutine_threadsafe(_started(result), _event_loop()).result()
     return result["documents"] if isinstance(result, Mapping) and "documents" in result else result
 
@@ -132,8 +136,10 @@ async def _started(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 @cache
-def _event_loop() -> asyncio.AbstractEventLoop:
+def _event_loop() -> "AbstractEventLoop":
     """Return a running event loop: one of the caller, as in a notebook, cannot wait for itself."""
+    import asyncio
+
     loop = asyncio.new_event_loop()
     Thread(target=loop.run_forever, name="ragindex-functions", daemon=True).start()
     return loop

@@ -26,7 +26,6 @@ from pydantic import BaseModel, ValidationError
 from ragindex._util import durable_files
 from ragindex._util.canonical import digest, encodable
 from ragindex._util.redaction import bare_address
-from ragindex._util.text import first_names, many
 from ragindex.corpus.formats import list_source_files
 from ragindex.errors import DataError, StoreError
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest
@@ -43,8 +42,10 @@ from ragindex_eval.run.thresholds import parse_threshold, require_methods
 _QUESTIONS = "questions"
 _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
 """Settings that change no figure."""
-_PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
+_PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reader_llm", "reranker", "store"}
 """Settings that are specifications of plugins, in which paths of models and weights may stand."""
+_LATER = ("kinds", "reader_llm", "reader_passages", "reader_input")
+"""Settings that records of earlier versions do not know."""
 _QUOTED = regex.compile(r'"(?:[^"\\]|\\.)*"')
 _WORD = regex.compile(r"[\p{L}_][\w.\-]*")
 _SETTLED = 2_000_000_000  # nanoseconds; a file changed later than this before it was hashed may change unnoticed
@@ -148,29 +149,6 @@ def require_thresholds(measured: MeasureSettings, study: Study) -> None:
     require_methods(thresholds, [label for comparison in study.comparisons for label in comparison.asked])
 
 
-def describe_replaced(folder: Path, study: Study) -> str | None:
-    """Return the questions and methods of the results in a folder if a study replaces some that it does not have."""
-    try:
-        saved = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-        facts, labels = saved["dataset"], [method["label"] for method in saved["methods"]]
-        digest, questions = facts.get("questions_digest"), int(facts["questions"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none, or of another version
-        return None
-    if digest in {comparison.dataset.questions_digest for comparison in study.comparisons}:
-        compared = {
-            method.label for comparison in study.comparisons for method in (*comparison.methods, *comparison.failed)
-        }
-        gone = [label for label in labels if label not in compared]
-        documents = facts["documents"]
-        others = documents not in {comparison.dataset.documents for comparison in study.comparisons}
-        differences = [
-            *([f"over {many(documents, 'document')}"] if others else []),
-            *([f"with {first_names(gone)}"] if gone else []),
-        ]
-        return f"these questions {' '.join(differences)}" if differences else None
-    return f"{many(questions, 'other question')} and {many(len(labels), 'method')}"
-
-
 def record_finished(
     models: IndexAndModelSettings, inputs: Inputs, study: Study, folder: Path, results: Mapping[str, str]
 ) -> FinishedStudy | None:
@@ -218,8 +196,15 @@ def _read_record(path: Path) -> FinishedStudy | None:
 
 
 def settings_digest(settings: CompareSettings) -> str:
-    """Return a hash of the settings that figures depend on."""
-    return digest(settings.model_dump(mode="json", exclude=_NO_RESULT))
+    """Return a hash of the settings that figures depend on.
+
+    Settings that came later are no part of it while they have their defaults, so that earlier records stay valid.
+    """
+    values = settings.model_dump(mode="json", exclude=_NO_RESULT)
+    values["reader_tokens"] = settings.context_limits().tokens
+    fields = type(settings).model_fields
+    later = {name for name in _LATER if values[name] == fields[name].get_default()}
+    return digest({name: value for name, value in values.items() if name not in later})
 
 
 def _code_digest() -> str:

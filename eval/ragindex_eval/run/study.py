@@ -89,10 +89,13 @@ def run_study(
     command: str = "",
     watch: WatchStudy | None = None,
     approve: Callable[[Callable[[], Sequence[Estimate]]], None] | None = None,
+    *,
+    thorough: bool = False,
 ) -> Study:
     """Run every comparison in the settings, one after the other, with a shared budget. `watch` gets the scores.
 
-    `approve` gets what estimates all of them before the first one starts; an error that it raises ends the study.
+    `approve` gets what estimates all of them before the first one starts, as `estimate_comparison` does (`thorough`);
+    an error that it raises ends the study.
     Methods, labels, grids, thresholds, corpora and seeds are checked before any work. Raises as `evaluate` does.
     """
     plan = _make_checked_plan(settings)
@@ -106,7 +109,13 @@ def run_study(
             if len(corpora) == 1:  # of several, one after the other is in memory
                 comparisons = list(comparisons)
             again = comparisons if len(corpora) == 1 else _list_all(corpora, settings)
-            approve(lambda: [estimate for each, data in again for estimate in _estimate(plan, each, data)])
+            approve(
+                lambda: [
+                    estimate
+                    for each, data in again
+                    for estimate in estimate_comparison(each, each, data, plan.schemes, thorough=thorough)
+                ]
+            )
         for comparison, data in comparisons:
             watch_one = None if watch is None else partial(watch, len(done))
             done.append(evaluate(plan, comparison, data, budget=budget, watch=watch_one))
@@ -114,11 +123,6 @@ def run_study(
     return Study(
         settings.name or ", ".join(names), tuple(done), command, started, round(time.perf_counter() - clock, 3)
     )
-
-
-def _estimate(plan: Plan, settings: CompareSettings, data: Dataset | None) -> list[Estimate]:
-    """Return what one comparison may cost before it starts."""
-    return estimate_comparison(settings, settings, data, plan.schemes)
 
 
 def _list_all(

@@ -43,16 +43,19 @@ _ANCHOR = regex.compile(r"(?<![ \t])[ \t]*+\{:?[ ]*+#[^{}\n]*+\}(?=[ \t#]*$)", r
 _Heading = tuple[int, int, str]
 _Links = tuple[tuple[str, str], ...]
 
-# What is not shown: comments, and pictures as addresses of their own bytes (`data:image/png;…`).
+# What is not shown: comments, scripts, style sheets, and pictures as addresses of their own bytes (`data:image/png;…`).
 _HIDDEN = regex.compile(
     r"""`[^`\n]++`
       | (?<comment><!--)
+      | <(?<unseen>script|style)\b[^<>]*+>
       | !\[(?<inline>[^\[\]]*+)\]\(\s*+<?data:[^\s)>]*+>?[^()\n]*+\)
       | !\[(?<labelled>[^\[\]]*+)\](?:\[(?<label>[^\[\]]*+)\])?+(?![\[(])
       | (?<element><img\b(?=[^<>]*?\bsrc\s*+=\s*+["']?data:)[^<>]*+>)
       | (?<definition>^[ ]{0,3}\[(?<name>[^\[\]\n]++)\]:[ \t]*+\n?[ \t]*+<?data:[^\s>]*+>?[^\n]*+\n?)""",
     regex.MULTILINE | regex.IGNORECASE | regex.VERBOSE,
 )
+_MAY_HIDE = regex.compile(r"<!--|<script|<style|data:", regex.IGNORECASE)
+_CLOSING = {name: regex.compile(rf"</{name}\s*+>", regex.IGNORECASE) for name in ("script", "style")}
 _ALTERNATIVE = regex.compile(r"\balt\s*+=\s*+(?|\"([^\"]*+)\"|'([^']*+)'|([^\s\"'>]++))", regex.IGNORECASE)
 _BYTES = regex.compile(r"(\bdata:[\w.+/-]{1,100}(?:;[\w=.-]{1,50})?;base64,)[A-Za-z0-9+/=%]{64,}+", regex.IGNORECASE)
 
@@ -98,7 +101,10 @@ def parse_markdown(text: str) -> MarkdownStructure:
 
 
 def read_markdown(raw: bytes, path: Path, encoding: str | None) -> FileContent:
-    """Read Markdown as it is, without front matter, comments, pictures in base64 and anchors of headings (`{#id}`)."""
+    """Read Markdown as it is, without front matter, comments, scripts, style sheets, pictures in base64 and `{#id}`.
+
+    Braces are the anchors of headings.
+    """
     decoded, detected = decode_text(raw, path, encoding)
     front = split_front_matter(clean_text(decoded))
     return _make_content(front, name_encoding(detected))
@@ -125,7 +131,7 @@ def read_notebook(raw: bytes, path: Path, encoding: str | None) -> FileContent:
 
 def _make_content(front: FrontMatter, encoding: Mapping[str, MetadataValue]) -> FileContent:
     text = front.text
-    if "<!--" in text or "data:" in text.lower():
+    if _MAY_HIDE.search(text):
         starts = _list_line_starts(text)
         code = [
             token.map for token in _load_parser().parse(text) if token.type in ("fence", "code_block") and token.map
@@ -268,15 +274,15 @@ def _strip(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def drop_hidden(text: str, code: Blocks = ()) -> str:
-    """Return a Markdown text without comments, and with the alternative texts of pictures inside of it in their place.
+    """Return a Markdown text without comments, scripts and style sheets, and with alternative texts of pictures in it.
 
-    In `code`, and in other addresses, only the bytes are left out. A comment that is never closed is text.
+    In `code`, and in other addresses, only the bytes are left out. A comment or script that is never closed is text.
 
     Example:
         assert drop_hidden("A ![valve](data:image/png;base64,iVBORw0=) here") == "A valve here"
     """
     labels = {_fold(match["name"]) for match in _HIDDEN.finditer(text) if match["definition"]}
-    pieces, above, place = list[str](), 0, 0
+    pieces, above, place, open_ended = list[str](), 0, 0, set[str]()
     while match := _HIDDEN.search(text, place):
         block = code[bisect_right(code, match.start(), key=itemgetter(0)) - 1] if code else (0, 0)
         place = match.end()
@@ -288,6 +294,13 @@ def drop_hidden(text: str, code: Blocks = ()) -> str:
             place = text.find("-->", place) + len("-->")
             if place < match.end():
                 break
+        elif match["unseen"]:
+            name = match["unseen"].lower()
+            closing = None if name in open_ended else _CLOSING[name].search(text, place)
+            if closing is None:
+                open_ended.add(name)
+                continue
+            place = closing.end()
         if visible is not None:
             pieces += [text[above : match.start()], visible]
             above = place

@@ -51,6 +51,10 @@ _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
 _MARKDOWN = (  # what is markup or metadata, and no text
     regex.compile(r"\A(?:---|\+\+\+)[ \t]*+\n.*?\n(?:---|\+\+\+|\.\.\.)[ \t]*+(?:\n|\Z)", regex.DOTALL),
     regex.compile(r"<!--.*?(?:-->|\Z)", regex.DOTALL),
+    regex.compile(
+        r"^ {0,3}<(?<unseen>script|style)\b[^<>]*+>.*?(?:</(?P=unseen)\s*+>|\Z)",
+        regex.DOTALL | regex.MULTILINE | regex.IGNORECASE,
+    ),
     regex.compile(r"data:[\w/+.;-]{1,100}?base64,[A-Za-z0-9+/=]*+"),
     regex.compile(r"(?<=\])\[[^\[\]\n]{0,999}+\]"),
     regex.compile(r"(?<=\])\([^()\n]{0,4000}+(?:\([^()\n]{0,4000}+\)[^()\n]{0,4000}+)?\)?"),

@@ -6,7 +6,21 @@ from typing import Any
 
 import pytest
 from built_retriever import built_retriever
-from made_dialogues import DOCUMENTS, FIRST, LONGER, QUESTION, SECOND, asked, ids, opened, read_tokens, script, shown
+from made_dialogues import (
+    DOCUMENTS,
+    FIRST,
+    LONGER,
+    QUESTION,
+    SECOND,
+    asked,
+    ids,
+    opened,
+    read_tokens,
+    rounds_of,
+    script,
+    shown,
+    work,
+)
 from made_language import answering
 from openai_server import OpenAIServer
 from pydantic import ValidationError
@@ -43,7 +57,7 @@ def thinks(server: OpenAIServer, *thoughts: str) -> None:
 
 def steps(found: Any) -> list[tuple[int, str, str]]:
     """Iteration, index and what the index was asked; for a thought and the end, their notes."""
-    return [(one.iteration, one.index, one.note or one.query) for one in found.trace]
+    return [(one.iteration, one.index, one.note or one.query) for one in work(found)]
 
 
 # ---------------------------------------------------------------- dialogues
@@ -82,7 +96,7 @@ def test_a_bridge_over_two_rounds(server: OpenAIServer, tmp_path: Path) -> None:
         (2, "thought", "Now THE ANSWER IS plain: Port Callan"),
         (2, "end", "The thought holds the answer."),
     ]
-    assert [step.ids for step in found.trace] == [
+    assert [step.ids for step in work(found)] == [
         (found.hits[1].id,),
         (found.hits[1].id,),
         (found.hits[0].id,),
@@ -104,6 +118,12 @@ def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> Non
         best[hit.id] = max(best.get(hit.id, 0.0), hit.score)
     assert [(hit.id, hit.score) for hit in found.hits] == sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
     assert ids(found) == ["bridge", "ilse", "town", "sarn"]
+    assert rounds_of(found) == [
+        (1, ["bridge", "sarn"]),
+        (2, ["bridge", "ilse", "sarn"]),
+        (3, ["bridge", "ilse", "town", "sarn"]),
+        (4, ["bridge", "ilse", "town", "sarn"]),
+    ]
     assert found.notes == (FIRST, SECOND, THIRD)
     assert steps(found) == [
         (1, "text", question),
@@ -126,6 +146,24 @@ def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> Non
         "[2] Ilse Harrow",
         "[3] River Sarn",
     ]
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_round_has_the_ranking_of_a_run_that_ends_there(server: OpenAIServer, tmp_path: Path, merge: Merge) -> None:
+    thinks(server, FIRST, SECOND)
+    with opened(tmp_path, server) as workspace:
+        runs = [asked(workspace, f"ircot(base_k=1, merge={merge}, iterations={most})") for most in (1, 2, 3)]
+    assert [ids(run) for run in runs[:2]] == [["bridge"], ["bridge"]]
+    assert sorted(ids(runs[2])) == ["bridge", "ilse"]
+    assert rounds_of(runs[2]) == [(most, ids(run)) for most, run in enumerate(runs, start=1)]
+
+
+def test_rounds_over_hipporag_are_those_of_the_agent(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as workspace:
+        base = asked(workspace, "hipporag", k=3)
+        found = asked(workspace, "ircot(base=hipporag, base_k=3, iterations=4)")
+    assert ids(base) == ["bridge", "ilse", "town"]
+    assert rounds_of(found) == [*((n, ids(base)) for n in (1, 2, 3)), (4, ["bridge", "ilse", "town", "sarn"])]
 
 
 def test_a_repeated_thought_ends_it(server: OpenAIServer, tmp_path: Path) -> None:
@@ -332,7 +370,7 @@ def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:
     with opened(tmp_path, None) as workspace:
         found = asked(workspace, "ircot(base=self-ask(base=bm25, candidates=1), iterations=2)")
     assert found.notes == ("Ostra Bridge was designed by what? Ilse Harrow", FIRST)
-    assert [(one.iteration, one.index) for one in found.trace] == [
+    assert [(step.iteration, step.index) for step in work(found)] == [
         (1, "text"),
         (1, "follow-ups"),
         (1, "thought"),
@@ -340,6 +378,7 @@ def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:
         (2, "follow-ups"),
         (2, "end"),
     ]
+    assert [iteration for iteration, _ in rounds_of(found)] == [1, 2]  # not those of its base
 
 
 def test_bad_parameters_are_named() -> None:

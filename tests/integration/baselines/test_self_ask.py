@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 from answering import answer_from_retrieval
 from built_retriever import built_retriever
-from made_dialogues import DOCUMENTS, LONGER, QUESTION, asked, ids, opened, read_tokens, script, shown
+from made_dialogues import (
+    DOCUMENTS,
+    LONGER,
+    QUESTION,
+    asked,
+    ids,
+    opened,
+    read_tokens,
+    rounds_of,
+    script,
+    shown,
+    work,
+)
 from made_language import answering
 from openai_server import OpenAIServer
 
@@ -43,7 +55,8 @@ def test_one_call_and_the_candidates_of_the_base(server: OpenAIServer, tmp_path:
     assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
     assert {hit.source for hit in found.hits} == {"self-ask(base=bm25, candidates=2)"}
     assert found.notes == NOTES
-    search, step = found.trace
+    assert rounds_of(found) == [(1, ["bridge", "ilse"])]
+    search, step = work(found)
     assert (search.iteration, search.index, search.query) == (1, "text", QUESTION)
     assert (step.iteration, step.index, step.query, step.note) == (1, "follow-ups", QUESTION, "\n".join(NOTES))
     assert step.ids == tuple(hit.id for hit in found.hits)
@@ -70,11 +83,11 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
     )
     assert within.notes == (*NOTES, "The answer is: Port Callan.")
     assert [(hit.id, hit.score) for hit in within.hits] == [(hit.id, hit.score) for hit in apart.hits]
-    assert [(one.iteration, one.index, one.note) for one in within.trace[1:]] == [
+    assert [(one.iteration, one.index, one.note) for one in work(within)[1:]] == [
         (1, "follow-ups", "\n".join(NOTES)),
         (1, "answer", "Port Callan"),
     ]
-    assert [one.input_tokens for one in within.trace[1:]] == read_tokens(server)
+    assert [one.input_tokens for one in work(within)[1:]] == read_tokens(server)
 
 
 def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
@@ -86,7 +99,7 @@ def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
         texts = (question, *NOTES, "Where does the River Sarn end?")
         rounds = [asked(workspace, "bm25", text, k=2) for text in texts]
     assert [ids(one) for one in rounds] == [["bridge", "sarn"], ["bridge", "ilse"], ["ilse", "town"], ["sarn", "town"]]
-    assert [(one.iteration, one.index, one.query) for one in found.trace] == [
+    assert [(one.iteration, one.index, one.query) for one in work(found)] == [
         (1, "text", question),
         (1, "follow-ups", question),
         (2, "text", texts[1]),
@@ -95,6 +108,12 @@ def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
     ]
     assert ids(found) == ["bridge", "ilse", "sarn", "town"]  # bridge, bridge, ilse, sarn; sarn, ilse, town, town
     assert [hit.score for hit in found.hits] == [1.0, 1 / 2, 1 / 3, 1 / 4]
+    assert rounds_of(found) == [
+        (1, ["bridge", "sarn"]),
+        (2, ["bridge", "sarn", "ilse"]),
+        (3, ["bridge", "ilse", "sarn", "town"]),
+        (4, ["bridge", "ilse", "sarn", "town"]),
+    ]
     assert found.notes == texts[1:]
     assert len(server.requests) == 1
 
@@ -164,7 +183,7 @@ def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_
     with opened(tmp_path, server) as workspace:
         found = asked(workspace, "self-ask(base=bm25)")
     assert found.notes == ("How old is it? 95",)
-    assert found.trace[1].input_tokens == sum(read_tokens(server))
+    assert work(found)[1].input_tokens == sum(read_tokens(server))
 
 
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:

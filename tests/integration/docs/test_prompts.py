@@ -70,15 +70,15 @@ def test_an_answer_to_another_wording_is_never_used(
             assert (tally.calls, tally.replayed) == (2, 2 - (len(messages) - before))
 
 
-def _make_answer(schema: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> Any:
+def _make_answer(schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> Any:
     """A value that fits the schema."""
-    whole = whole or schema
+    root = root or schema
     if "$ref" in schema:
-        return _make_answer(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+        return _make_answer(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if "enum" in schema:
         return schema["enum"][0]
     if "anyOf" in schema:
-        return _make_answer(schema["anyOf"][0], whole)
+        return _make_answer(schema["anyOf"][0], root)
     if schema["type"] == "object":
-        return {name: _make_answer(one, whole) for name, one in schema["properties"].items()}
+        return {name: _make_answer(property_schema, root) for name, property_schema in schema["properties"].items()}
     return {"array": [], "string": "It rained.", "boolean": True, "integer": 1}[schema["type"]]

@@ -14,7 +14,15 @@ from ragindex import estimate as estimate_module
 from ragindex.accounting.ledger import record_calls
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
-from ragindex.estimate import Estimate, EstimateScope, Pricing, estimate, estimate_encoding, estimate_questions
+from ragindex.estimate import (
+    Estimate,
+    EstimateScope,
+    Pricing,
+    ReadingPlan,
+    estimate,
+    estimate_encoding,
+    estimate_questions,
+)
 from ragindex.estimate_left import BuildPlan, estimate_left
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
@@ -86,7 +94,7 @@ class RestatingRetriever:
 def test_what_a_method_asks_for_each_question_is_estimated(server: OpenAIServer, tmp_path: Path) -> None:
     data = datasets.read_dataset("world:60", limit=5)
     schemes = {"restating": Restating(), "bm25": registry.scheme("bm25")}
-    (question,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+    (question,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries)
     assert (question.task, question.calls, question.sampled) == ("extract, restating", 10, False)
     assert server.requests == []
     method = compare(data, [Restating()], k=(20,), llm="openai:small", index=tmp_path / "w").methods[0]
@@ -101,7 +109,7 @@ def test_what_a_method_asks_for_each_question_is_estimated(server: OpenAIServer,
 def test_methods_that_ask_are_estimated_by_what_their_rules_ask(method: str, tasks: set[str]) -> None:
     data = datasets.read_dataset("world:50", limit=2)
     schemes = {method: registry.scheme(method)}
-    questions = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+    questions = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries)
     assert {one.task for one in questions} == {f"{task}, {method}" for task in tasks}
     assert max(one.calls for one in questions) >= 2  # at least once a question
     assert all(one.input_tokens > 10 * one.calls for one in questions)
@@ -234,17 +242,13 @@ def test_a_sample_of_questions_counts_the_rounds_of_the_model(monkeypatch: pytes
     schemes = {"ircot": registry.scheme("ircot")}
     thinking = counting(monkeypatch, tmp_path, lambda body: '{"thought": "It has to be found who is meant."}')
     with thinking as server:
-        (plain,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+        (plain,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries)
         setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
-        (sampled,) = estimate_questions(
-            data.corpus, schemes, LLM, setting, data.queries, reads=False, scope=EstimateScope(sample=4)
-        )
+        (sampled,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, scope=EstimateScope(sample=4))
         assert plain.calls > 8
         assert sampled.calls == len(server.requests) == 8  # all questions are sampled: two rounds each
         assert (sampled.task, sampled.basis, plain.basis) == ("thought, ircot", "sampled", "assumed")
-        (half,) = estimate_questions(
-            data.corpus, schemes, LLM, setting, data.queries, reads=False, scope=EstimateScope(sample=2)
-        )
+        (half,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, scope=EstimateScope(sample=2))
         assert 8 < half.calls < plain.calls  # the rest is as of rules
 
 
@@ -258,7 +262,8 @@ def test_sampled_questions_are_not_paid_again(monkeypatch: pytest.MonkeyPatch, t
         scope = EstimateScope(paid=LLM.open(setting))
 
         def ask(scope: EstimateScope) -> list[Estimate]:
-            return estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reads=True, scope=scope)
+            reading = ReadingPlan(LLM, paid=scope.paid)
+            return estimate_questions(data.corpus, schemes, LLM, setting, data.queries, reading=reading, scope=scope)
 
         plain, half = ask(scope), ask(replace(scope, sample=2))
         sent = len(server.requests)
@@ -278,7 +283,7 @@ def test_rounds_of_agents_have_the_widest_interval(monkeypatch: pytest.MonkeyPat
     with counting(monkeypatch, tmp_path, lambda body: "{}"):
         widths = {
             each.task: each.money_high / each.money_low
-            for each in estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries, reads=False)
+            for each in estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries)
             if each.money_low and each.money_high
         }
     assert widths["thought, ircot"] == pytest.approx(2.0)

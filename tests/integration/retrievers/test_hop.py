@@ -1,14 +1,19 @@
 """`hop` against a plain second writing of its ranking, with the searches of other methods, on random corpora."""
 
+import json
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from letters import Letters
+from made_extractions import asking
+from openai_server import KEY, OpenAIServer
 
+from ragindex.errors import LLMError
 from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces import Retriever
@@ -28,6 +33,14 @@ SETTINGS = (
     {"weight": 0.0},
     {"depth": 3},
 )
+
+
+DOCUMENTS = [
+    Document("film", "Red Harbour", "Red Harbour is a film by Ada Lund."),
+    Document("ada", "Ada Lund", "She lived in Tellin."),
+    *(Document(f"other{number}", "Paint", f"Oil and paint, number {number}.") for number in range(9)),
+]
+QUESTION = "Which town did the director of the film Red Harbour choose?"
 
 
 def write(chance: random.Random, pattern: str) -> str:
@@ -82,9 +95,9 @@ def rank_plainly(
             gains[id].append(settings.weight * total / (2 + i))
     for id, values in gains.items():
         scores[id] += max(values)
-    kept = first[: settings.kept]
-    rest = sorted((id for id in scores if id not in kept), key=lambda id: (-round(scores[id], 12), id))
-    return [*kept, *rest][:k]
+    leading = first[: settings.kept]
+    rest = sorted((id for id in scores if id not in leading), key=lambda id: (-round(scores[id], 12), id))
+    return [*leading, *rest][:k]
 
 
 def second_questions(answer: Retrieval) -> list[str]:
@@ -115,15 +128,9 @@ def test_ranking_is_that_of_the_formula(
 
 def test_a_passage_behind_the_bridge_is_found_and_explained(tmp_path: Path) -> None:
     opened = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
-    opened.add(
-        [
-            Document("film", "Red Harbour", "Red Harbour is a film by Ada Lund."),
-            Document("ada", "Ada Lund", "She lived in Tellin."),
-            *(Document(f"other{number}", "Paint", f"Oil and paint, number {number}.") for number in range(9)),
-        ]
-    )
+    opened.add(DOCUMENTS)
     opened.build("bm25", "dense")
-    query = Query("q", "Which town did the director of the film Red Harbour choose?")
+    query = Query("q", QUESTION)
     (base,) = opened.open_method("bm25").retrieve([query], 5)
     assert [hit.doc_ids for hit in base.hits] == [("film",)]
     (answer,) = opened.open_method("hop(base=bm25)").retrieve([query], 5)
@@ -133,3 +140,42 @@ def test_a_passage_behind_the_bridge_is_found_and_explained(tmp_path: Path) -> N
     first, second = step.note.splitlines()[:2]
     assert first == f"second question after {answer.hits[0].id}"
     assert second.startswith(f"{answer.hits[1].id}: rank 1 by words, ")
+
+
+# ---------------------------------------------------------------- second questions by a model
+
+
+def test_a_model_writes_the_second_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    prompts: list[str] = []
+
+    def write(body: Mapping[str, Any]) -> str:
+        prompts.append(body["messages"][-1]["content"])
+        return json.dumps({"question": " Where did Ada Lund live? "})
+
+    with OpenAIServer() as server:
+        server.write = write
+        opened = asking(tmp_path / "w", server, encoder=Letters())  # type: ignore[arg-type]
+        opened.add(DOCUMENTS)
+        opened.build("hop(base=bm25)")
+        (answer,) = opened.open_method("hop(base=bm25, rewrite=model)").retrieve([Query("q", QUESTION)], 5)
+        assert prompts == [f"Question: {QUESTION}\n\nPassage: Red Harbour\nRed Harbour is a film by Ada Lund."]
+        writing, second = (step for step in answer.trace if step.iteration == 2)
+        assert (writing.index, writing.ids) == ("writing second questions", (answer.hits[0].id,))
+        assert writing.input_tokens > 0
+        assert second.query == "Where did Ada Lund live?"
+        assert [hit.doc_ids[0] for hit in answer.hits][:2] == ["film", "ada"]
+        server.write = lambda _: json.dumps({"question": "  "})
+        with pytest.raises(LLMError, match="second-question"):
+            opened.open_method("hop(base=bm25, rewrite=model)").retrieve([Query("q", "a film by Ada?")], 5)
+
+
+def test_without_a_model_both_ways_of_writing_are_the_same(index: Index) -> None:
+    queries = [Query(str(number), write(random.Random(number), QUESTIONS[0])) for number in range(6)]
+    by_rules, by_model = (
+        index.open_method(f"hop(base=dense, rewrite={how})").retrieve(queries, 10) for how in ("rules", "model")
+    )
+    assert [answer.hits for answer in by_rules] == [
+        tuple(replace(hit, source=answer.hits[0].source) for hit in other.hits)
+        for answer, other in zip(by_rules, by_model, strict=True)
+    ]

@@ -10,7 +10,7 @@ from counting_server import LLM, SCHEMES, build_and_count, counting
 from openai_server import OpenAIServer
 
 from ragindex.corpus import Corpus
-from ragindex.estimate import EstimateScope, estimate, estimate_questions
+from ragindex.estimate import EstimateScope, ReadingPlan, estimate, estimate_questions
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
 from ragindex.plugins import registry
@@ -48,7 +48,7 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     schemes = {"bm25": registry.scheme("bm25")}
     (one,) = estimate_questions(
-        data.corpus, schemes, LLM, setting, data.queries, reads=True, scope=EstimateScope(sample=20)
+        data.corpus, schemes, LLM, setting, data.queries, reading=ReadingPlan(LLM), scope=EstimateScope(sample=20)
     )
     assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
     assert len(server.requests) == 20

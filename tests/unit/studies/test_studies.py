@@ -3,10 +3,13 @@
 import pytest
 from project import ROOT
 
+from ragindex.llm.answer_question import ContextLimits
 from ragindex.plugins import registry
+from ragindex_baselines.ircot import IRCoT
 from ragindex_eval.run.bounds import GOLD_PASSAGES, NO_PASSAGES
 from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import read_settings
+from ragindex_retrievers.gear.method import ExpandingScheme, Gear
 
 STUDIES = {path.stem: read_settings(path) for path in sorted((ROOT / "studies").glob("*.yaml"))}
 NOT_RUN = ("ColBERTv2", "IRCoT (ColBERTv2)", "RAPTOR + ColBERTv2", "SiReRAG + ColBERTv2")
@@ -55,12 +58,49 @@ def test_a_parameter_of_a_study_is_that_of_the_method() -> None:
     assert plan["(E)"] == registry.scheme("sirerag(pool=tree_pool(trees=[summary_tree(dual=propositions)]))")
 
 
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_chain_of_gear_is_encoded_as_algorithm_1_has_it(name: str) -> None:
+    schemes = [method.scheme for method in make_plan(STUDIES[name]).methods]
+    scorings = {scheme.scoring for scheme in schemes if isinstance(scheme, ExpandingScheme)}
+    assert scorings == ({"exact"} if name.startswith("gear") or name == "griever-table-4" else set())
+
+
+def test_griever_under_agents_is_called_for_five_passages() -> None:
+    schemes = [method.scheme for method in make_plan(STUDIES["griever-table-4"]).methods]
+    agents = [scheme for scheme in schemes if isinstance(scheme, Gear)]
+    assert len(agents) == 4
+    assert {(agent.base_k, agent.passage_link_k) for agent in agents} == {(5, 5)}
+    assert {scheme.base_k for scheme in schemes if isinstance(scheme, IRCoT)} == {5}
+
+
+def test_tables_of_gear_state_the_chunks_of_its_table_5() -> None:
+    chunks = {139416: 148793, 430225: 490454, 9221: 10293}
+    for study in STUDIES.values():
+        table = study.published
+        assert table is not None
+        stated = [table.conditions_on(data) for data in table.data]
+        sizes = [(each["documents"], each.get("passages")) for each in stated if "documents" in each]
+        assert sizes == [(documents, chunks[int(documents)]) for documents, _ in sizes]
+
+
 def test_no_study_has_settings_of_ones_own_machine() -> None:
     given = {name for settings in STUDIES.values() for name in settings.model_fields_set}
-    assert given == {"name", "methods", "k", "read", "reader_prompt", "published"}
+    of_the_reader = {"read", "reader_passages", "reader_input", "reader_prompt"}
+    assert given == {"name", "methods", "k", "published", *of_the_reader}
+
+
+def test_a_reader_is_given_what_the_paper_says() -> None:
+    """The five best passages alone (GeAR, Table 3; GRIEVER, Table 2), or all candidates (SiReRAG, section 5.4)."""
+    limits = {name: settings.context_limits() for name, settings in STUDIES.items() if settings.read}
+    five = ContextLimits(None, 5, notes=False)
+    candidates = dict.fromkeys(("sirerag-table-2", "sirerag-table-9"), 10)
+    assert limits == {
+        name: ContextLimits(None, candidates.get(name, 20)) if name.startswith("sirerag") else five for name in limits
+    }
+    assert {name: STUDIES[name].k[-1] for name in limits} == {name: limits[name].passages for name in limits}
 
 
 def test_a_study_asks_for_answers_as_its_paper_does() -> None:
-    asked = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
+    prompts = {name: settings.reader_prompt for name, settings in STUDIES.items() if settings.read}
     styles = {"gear": "six-words", "griever": "six-words", "sirerag": "fewest-words"}
-    assert asked == {name: styles[name.partition("-")[0]] for name in asked}
+    assert prompts == {name: styles[name.partition("-")[0]] for name in prompts}

@@ -9,11 +9,19 @@ import regex
 
 from ragindex.types import Passage
 from ragindex_eval.data.drafting.rules import GAP, MOST_WORDS, WORD, ClauseQuestion, draft_questions
-from ragindex_eval.data.drafting.subjects import Clause, find_topic, parse_clause
+from ragindex_eval.data.drafting.subjects import ANAPHORS, Clause, find_topic, parse_clause
 from ragindex_eval.data.drafting.text import list_mentions, select_sentences, split_blocks
 
 _MOST_CHARACTERS = 4_000_000  # in all parsed passages together
-_RARE_WORD = regex.compile(r"(?<![\p{L}\p{N}_./-])\p{Ll}{7,20}(?![\p{L}\p{N}_/'’-])")
+_RARE_WORD = regex.compile(r"(?<![\p{L}\p{N}_./-])\p{Ll}{7,20}(?<!ly)(?![\p{L}\p{N}_/'’-])")  # no adverb
+_FINITE = regex.compile(
+    r"\b(?:is|are|was|were|be|has|have|had|can|could|will|would|must|should|may|might|does|do|did)\b"
+    r"|\A\S*[^s\s] .*\p{Ll}{2}(?<!s)s\b"
+)
+_LEANING = regex.compile(
+    r"\p{Lu}\p{Ll}+ly,|(?:For now|Note|Please|See|Otherwise|Likewise|Next|Again|First|Second|Third|Finally)\b"
+    r"|\p{Lu}\p{Ll}+s (?:an?|the|or|and|all|any|how|if|whether|\p{Lu})\b"  # no subject: `Returns the …`
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +91,18 @@ def _ask_rare_words(title: str, sentences: Sequence[str]) -> tuple[ClauseQuestio
     questions: list[ClauseQuestion] = []
     for sentence in sentences:
         words = [word for word in _RARE_WORD.findall(sentence) if counts[word] == 1]
-        if words and len(questions) < 2 and 6 <= len(sentence.split()) <= 25 and not regex.search(r"[;:=/]", sentence):
+        if words and len(questions) < 2 and _stands_alone(sentence):
             questions.append(missing_word(sentence, max(words, key=lambda word: (len(word), word)), title))
     return tuple(questions)
+
+
+def _stands_alone(sentence: str) -> bool:
+    """Return whether a sentence of a readable length has a subject and a verb, and refers to nothing before it."""
+    return (
+        6 <= len(sentence.split()) <= 25
+        and _FINITE.search(sentence) is not None
+        and not (regex.search(r"[;:=/]", sentence) or _LEANING.match(sentence) or ANAPHORS.search(sentence))
+    )
 
 
 # ---------------------------------------------------------------- other languages, and texts without names

@@ -128,20 +128,24 @@ _PREDICATE = regex.compile(
     r"|needs?|covers?|keeps?|means?) "
 )
 _EMPTY_NOUNS = (
-    "aim|argument|case|command|default|difference|directory|effect|example|exception|file|function|goal|idea|input"
-    "|mailbox|method|name|option|output|parameter|point|problem|purpose|reason|rest|result|value|way"
+    "aim|argument|case|command|default|difference|directory|effect|example|exception|file|flag|function|goal|idea|input"
+    "|mailbox|method|name|option|output|parameter|point|problem|purpose|reason|rest|result|setting|syntax|value|way"
 )
 _EMPTY_SUBJECT = regex.compile(
-    rf"(?:The|An?) (?:{_EMPTY_NOUNS})s?"  # which one, the passage tells
+    rf"(?:The|An?) (?:first |second |third |last |next |other )?(?:{_EMPTY_NOUNS})s?"  # which one, the passage tells
     r"|(?:Figure|Table|Section|Chapter|Appendix|Listing|Example|Step|Note)s?\b.*"
     r"|\p{Lu}\p{Ll}+ly .*|.* \p{Ll}+ly"  # an adverb before or after the subject
 )
+_LABEL = regex.compile(rf"(?i:{_EMPTY_NOUNS})s?|\p{{Ll}}[\p{{L}}\p{{N}}_.-]*")
+"""What stands before a definition in a list: a word such as "Default", or of code, such as the name of a parameter."""
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 MOST_WORDS, _LONGEST_ANSWER = 36, 80
 
 
 def draft_questions(clause: Clause) -> Iterator[ClauseQuestion]:
     """Yield the questions about one clause, one per answer, in the best form available."""
+    if not clause.known and _LABEL.fullmatch(clause.subject):
+        return
     yield from _ask_definition(clause)
     yield from _ask_what(clause)
     for mention in list_mentions(clause.rest):

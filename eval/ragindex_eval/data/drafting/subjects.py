@@ -92,8 +92,9 @@ _VERB = (
     r"(?:[a-z]+ly )?(?:is|was|are|were|has|had|have|will|can|would|could|does|did|[a-z]+(?:ed|s)|won|ran|began|became"
     r"|took|made|led|came|went|left|lost|met|built|sold|held|grew|rose|fell|wrote|found|kept|cost|dominate|contain)\b"
 )
-_ANAPHORS = regex.compile(
+ANAPHORS = regex.compile(
     r"\b(?:this|these|those|such|former|latter|the following|here|there|they|them|it|he|she|him|we|us|our|I|my|also"
+    r"|that (?:case|way|time|reason)"
     r"|however|therefore|thus|then|instead|another|others?|same|both|either|respectively|itself|previously|too)\b",
     regex.IGNORECASE,
 )
@@ -119,7 +120,7 @@ def parse_clause(sentence: str, about: PassageTopic, previous: str) -> Clause | 
     if leading:
         end_of_clause = clause_end(rest)
         rest = f"{rest[:end_of_clause]} {leading[1].lower()} {leading[2]}{rest[end_of_clause:]}"
-    if not regex.match(_VERB, rest) or _ANAPHORS.search(rest) or len(rest.split()) < 3:
+    if not regex.match(_VERB, rest) or ANAPHORS.search(rest) or len(rest.split()) < 3:
         return None
     return Clause(subject, rest, known, about, sentence)
 
@@ -171,7 +172,7 @@ def _match_stand_in(text: str, about: PassageTopic, previous: str) -> int:
 
 
 _NON_NOUN = regex.compile(
-    r"[,:;=\"]|\b(?:that|which|who|whose|you|must|can|could|may|might|shall|should|will|would|do|does|did|not|to)\b"
+    r"[,:;=\"]|['’](?:ll|re|ve)\b|\b(?:that|which|who|whose|when|if|while|you|must|can|could|may|might|shall|should|will|would|do|does|did|not|to)\b"
     r"|\S (?:every|each|the|an?) "
 )
 _FIRST_VERB = regex.compile(
@@ -186,7 +187,7 @@ def _match_plain_subject(text: str) -> tuple[str, int, bool] | None:
         return None
     subject = text[: verb.start()]
     leaning = subject.split(" ", 1)[0].lower() in FUNCTION_WORDS - {"a", "an", "the"}
-    if leaning or _ANAPHORS.search(subject) or _NON_NOUN.search(subject):
+    if leaning or ANAPHORS.search(subject) or _NON_NOUN.search(subject):
         return None
     return subject, verb.start(), False
 

@@ -99,6 +99,7 @@ _ABBREVIATION = regex.compile(
 _NOT_A_SENTENCE = regex.compile(
     r"\p{Ll}{3}\. \p{Ll}|https?://|www\.|\||[{}<>\\^]|==|\.\.\.|…|\[|\]|::|->|→"
     r"|[.?] \."  # the leaders of a table of contents
+    r"|\p{L} [?!,;:.](?:[ .,]|$)"  # a sign that is a word, as of code
     r"|\p{Ll}\.\p{Lu}\p{Ll}"  # two sentences with no space between, or an identifier
     r"|\p{L}- \p{Ll}"  # a word that was broken at the end of a line
     r"|\A\d+(?:\.\d+)* \p{Lu}"  # a page or section number, and a heading or sentence after it

@@ -130,8 +130,8 @@ def _describe_reader(comparison: Comparison) -> dict[str, str]:
     if comparison.reader is None:
         return {}
     how = "estimated" if comparison.reader.estimated else "by the model's own vocabulary"
-    read = f"at most {comparison.reader.tokens:,} tokens ({how}) of what was found, prompt {comparison.reader.prompt}"
-    return {"reader": f"{display_name(comparison.reader.llm)}, from {read}"}
+    given = comparison.reader.describe_input("at most ", f" ({how})")
+    return {"reader": f"{display_name(comparison.reader.llm)}, from {given}, prompt {comparison.reader.prompt}"}
 
 
 def _describe_method(comparison: Comparison, at: int) -> Made:

@@ -92,8 +92,8 @@ def test_answers_of_other_settings_are_announced_and_kept_on_demand(till: Till) 
         for task in ragindex(*cooler, "--dry-run", "--json", "-").json["estimate"]["tasks"]
     }
     assert (repaid["topic"], repaid["thought, ircot"]) == (4, 2)
-    kept = ragindex(*cooler, "--reuse-answers")
-    assert kept.code == 0, kept.err
+    reused = ragindex(*cooler, "--reuse-answers")
+    assert reused.code == 0, reused.err
     assert [each.path for each in till.server.requests if "chat" in each.path] == []
 
 

@@ -56,8 +56,8 @@ def test_number_of_questions_by_name() -> None:
 
 
 def test_baseline_of_a_value() -> None:
-    one = audit(["40.5"], baseline="36.4", n=1000, metric="EM")
-    assert one == audit(["40.5", "36.4"], n=1000, metric="EM")
+    report = audit(["40.5"], baseline="36.4", n=1000, metric="EM")
+    assert report == audit(["40.5", "36.4"], n=1000, metric="EM")
     assert audit(["40.5"], n=1000, metric="EM").claims == ()
 
 

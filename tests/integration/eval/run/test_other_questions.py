@@ -12,6 +12,7 @@ from openai_server import KEY, OpenAIServer
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.llm import openai_chat
+from ragindex.llm.answer_question import ContextLimits
 from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Query, Retrieval
 from ragindex_eval.data.datasets import Dataset
@@ -108,11 +109,11 @@ def test_a_model_chooses_and_what_names_no_option_is_counted(tmp_path: Path, ser
 
 
 def test_options_tell_readers_apart() -> None:
-    plain = AnswerReader(OfflineRules(), 2000, "", "english")
-    one, other = (AnswerReader(OfflineRules(), 2000, "", "english", {"q": ("a", last)}) for last in "bc")
-    long = AnswerReader(OfflineRules(), 2000, "", "english", ambiguous=frozenset("q"))
+    plain = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english")
+    one, other = (AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", {"q": ("a", last)}) for last in "bc")
+    long = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", ambiguous=frozenset("q"))
     assert len({plain.id, one.id, other.id, long.id}) == 4
-    both = AnswerReader(OfflineRules(), 2000, "", "english", {"q": ("a", "b")})
+    both = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", {"q": ("a", "b")})
     first, second = both.read([Query("q", "Which?"), Query("p", "Who?")], [Retrieval(()), Retrieval(())])
     assert (first.answer, second.answer) == ("", "")
 

@@ -20,6 +20,7 @@ from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, Usa
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
+from ragindex.llm.answer_question import ContextLimits
 from ragindex.llm.budget import Budget
 from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
@@ -51,6 +52,7 @@ ASKED = {
 }
 QUERIES = tuple(Query(id, text) for id, (text, _, _) in ASKED.items())
 GOLD = {id: Gold(frozenset({doc_id}), answers, "2hop") for id, (_, doc_id, answers) in ASKED.items()}
+UNLIMITED = {"passages": None, "input": "notes"}
 NAMES = ("EM", "F1", "STR-EM", "ROUGE-L")
 
 
@@ -201,7 +203,7 @@ def test_the_prompt_of_the_reader(tmp_path: Path, server: OpenAIServer) -> None:
 def test_answers_join_the_other_metrics(shared: Path, tmp_path: Path) -> None:
     comparison = run(shared, "bm25", "hybrid(bases=[bm25])", out=tmp_path / "out")
     value = comparison.to_json()
-    assert value["reader"] == {"llm": "offline", "tokens": 2000, "estimated": True, "prompt": "short"}
+    assert value["reader"] == {**UNLIMITED, "llm": "offline", "tokens": 2000, "estimated": True, "prompt": "short"}
     assert value["methods"][0]["metrics"]["EM"] == value["methods"][1]["metrics"]["F1"] == 1.0
     assert value["methods"][0]["ci95"]["F1"] == pytest.approx([0.025 ** (1 / 4), 1.0])  # of four questions
     assert [(pair["a"], pair["b"], pair["questions"]) for pair in value["pairs"] if pair["metric"] == "F1"] == [
@@ -289,7 +291,7 @@ def test_the_flags_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     make_desk(tmp_path, monkeypatch)
     asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
     value = ragindex(*asked, "--read", "--reader-tokens", "50").json
-    assert value["reader"] == {"llm": "offline", "tokens": 50, "estimated": True, "prompt": "short"}
+    assert value["reader"] == {**UNLIMITED, "llm": "offline", "tokens": 50, "estimated": True, "prompt": "short"}
     assert value["methods"][0]["metrics"]["F1"] == 1.0
     assert value["notes"] == ["EM and F1 are over 1 of 2 questions: the others have no accepted answers"]
     (tmp_path / "file.yaml").write_text("read: true\nreader-tokens: 40\n")
@@ -368,8 +370,12 @@ def test_a_budget_stops_reading_and_keeps_what_was_read(tmp_path: Path, server: 
 
 
 def test_readers_are_told_apart() -> None:
-    first = AnswerReader(OfflineRules(), 2000, "", "english")
-    others = [replace(first, tokens=1000), replace(first, language="german"), replace(first, model="small")]
+    first = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english")
+    others = [
+        replace(first, limits=ContextLimits(1000)),
+        replace(first, language="german"),
+        replace(first, model="small"),
+    ]
     assert len({first.id, *(other.id for other in others)}) == 4
     hit = Hit("a", "passage", ("a",), ("a",), "Sarn", TEXTS["sarn"][1], 1.0, "test")
     (found,) = first.read([Query("q", "When was the Sarn surveyed?")], [Retrieval((hit,))])

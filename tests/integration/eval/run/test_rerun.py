@@ -247,7 +247,7 @@ def test_files_of_the_index_own_encoder() -> None:
     own = ("--index", "w", "--encoder", "sentence-transformers:models/one")
     assert ragindex("index", "notes", *own, "--methods", "bm25").code == 0
     given = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w", "--out", "of own")
-    said = [ragindex(*given).out for _ in range(2)]
+    outputs = [ragindex(*given).out for _ in range(2)]
     write(Path("models"), {"one/config.json": '{"layers": 2}'})
-    said.append(ragindex(*given).out)
-    assert ["\n  unchanged " in one for one in said] == [False, True, False]
+    outputs.append(ragindex(*given).out)
+    assert ["\n  unchanged " in output for output in outputs] == [False, True, False]

@@ -12,13 +12,16 @@ import typer
 from command_line import ragindex
 from till import PAID, SAID, Till, billing, open_desk
 
+from ragindex import estimate_left
 from ragindex.accounting import ledger
 from ragindex.cli.approval import approve
 from ragindex.cli.console import ask_consent
+from ragindex.cli.documents import DataReader
 from ragindex.cli.options import Approval
-from ragindex.counting import NoEstimateError
+from ragindex.counting import Counting, NoEstimateError
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
+from ragindex_eval.run import estimate_comparison
 
 INDEX = ("index", "notes", "--index", "i", "--methods", "dense(over=topics)", *PAID)
 
@@ -38,11 +41,11 @@ class _Terminal(io.StringIO):
 
 def open_terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Standard streams of a terminal; returns the questions that are asked, all of them answered with no."""
-    asked = list[str]()
+    questions = list[str]()
     monkeypatch.setattr(sys, "stdin", _Terminal())
     monkeypatch.setattr(sys, "stdout", _Terminal())
-    monkeypatch.setattr(typer, "confirm", lambda question, **_: bool(asked.append(question)))
-    return asked
+    monkeypatch.setattr(typer, "confirm", lambda question, **_: bool(questions.append(question)))
+    return questions
 
 
 def test_nobody_to_ask_ends_the_command_and_names_the_flag(till: Till) -> None:
@@ -147,9 +150,9 @@ def test_a_refit_is_estimated_with_the_summaries_that_follow_it(till: Till, monk
     estimated = {task["task"]: task["calls"] for task in shown.json["estimate"]["tasks"]}
     till.server.requests.clear()
     assert ragindex(*refit).code == 0
-    asked = len(till.server.requests)
-    assert asked > 0
-    assert 0.5 * asked <= estimated["summary"] <= 1.5 * asked
+    request_count = len(till.server.requests)
+    assert request_count > 0
+    assert 0.5 * request_count <= estimated["summary"] <= 1.5 * request_count
     again = ragindex("index", "--index", "i", "--dry-run", "--json", "-")
     assert again.json["estimate"]["tasks"] == []
 
@@ -177,11 +180,11 @@ def test_a_question_stops_at_what_nobody_agreed_to(till: Till, monkeypatch: pyte
 def test_a_question_to_a_model_without_a_price_is_not_limited(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0")
     assert ragindex("index", "notes", "--index", "i", "--methods", "bm25").code == 0
-    asked = ("ask", "Which hill is highest?", "--index", "i", "--method", "bm25", "--llm", "openai:small")
-    assert ragindex(*asked).code == 9
+    arguments = ("ask", "Which hill is highest?", "--index", "i", "--method", "bm25", "--llm", "openai:small")
+    assert ragindex(*arguments).code == 9
     assert till.server.requests == []
     monkeypatch.delenv("RAGINDEX_PRICES")
-    assert ragindex(*asked).code == 0
+    assert ragindex(*arguments).code == 0
     assert len(till.server.requests) == 1
 
 
@@ -192,26 +195,28 @@ def test_answers_of_other_settings_are_announced(till: Till) -> None:
     assert ragindex(*INDEX, "--yes").code == 0
     cost = sum(0.001 * (read + 3 * written) for path, read, written in till.receipts if "chat" in path)
     till.server.requests.clear()
-    told = "4 answers of this index were paid for under other settings: temperature 0 → 0.2. They are asked for again: "
-    told += f"about ${cost:.4f}. --reuse-answers keeps them."
+    message = (
+        "4 answers of this index were paid for under other settings: temperature 0 → 0.2. They are asked for again: "
+    )
+    message += f"about ${cost:.4f}. --reuse-answers keeps them."
     refused = ragindex(*INDEX, *COOLER)
     assert (refused.code, till.server.requests) == (2, [])
-    assert told in refused.err
+    assert message in refused.err
     shown = ragindex(*INDEX, *COOLER, "--dry-run", "--json", "-")
     (task,) = (task for task in shown.json["estimate"]["tasks"] if task["task"] == "topic")
     assert task["calls"] == 4
     assert task["repaid"] == [{"change": "temperature 0 → 0.2", "answers": 4, "money": pytest.approx(cost)}]
     assert task["money_low"] <= cost <= task["money_high"]
-    assert told in ragindex(*INDEX, *COOLER, "--dry-run").out
+    assert message in ragindex(*INDEX, *COOLER, "--dry-run").out
 
 
 def test_answers_of_other_settings_are_kept_on_demand(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ragindex(*INDEX, "--yes").code == 0
     till.server.requests.clear()
-    kept = ragindex(*INDEX, *COOLER, "--reuse-answers", "--json", "-")
-    assert kept.code == 0, kept.err
+    reused = ragindex(*INDEX, *COOLER, "--reuse-answers", "--json", "-")
+    assert reused.code == 0, reused.err
     assert [received.body["input"] for received in till.server.requests] == [["dimensions"]]  # how long vectors are
-    assert "Estimate" not in kept.err
+    assert "Estimate" not in reused.err
     Path("more").mkdir()
     Path("more/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
     monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "100")
@@ -247,6 +252,88 @@ def test_add_and_remove_ask_too(till: Till, monkeypatch: pytest.MonkeyPatch) -> 
     assert ragindex("remove", "more/new.txt", "--index", "i").code == 0  # costs nothing
 
 
+DATA = ("notes", "--questions", "questions.csv")
+ABOUT_COSTS = {
+    "index": INDEX[1:],
+    "compare": (*DATA, "--methods", "dense(over=topics),ircot", "--read", "--index", "i", *PAID),
+    "gate": ("ircot", "--against", "dense", "--data", *DATA, "--index", "i", *PAID),
+    "recommend": (*DATA, "--methods", "dense,dense(over=topics)", "--index", "i", *PAID),
+    "judge": (*DATA[:1], DATA[2], "--methods", "bm25,dense", "--index", "i", "--llm", "openai:small"),
+}
+
+
+@pytest.mark.parametrize("command", ["index", "compare"])
+def test_a_dry_run_counts_what_estimate_counts(till: Till, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """Both count everything. Before work a part of a large corpus is counted, which the command says."""
+    for module in (estimate_left, estimate_comparison):
+        monkeypatch.setattr(module, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(estimate_comparison, "SAMPLED_QUESTIONS", 1)
+    arguments = ABOUT_COSTS[command]
+    same = [each for each in arguments if each not in ("--index", "i")]
+    estimated = ragindex("estimate", *same, "--json", "-").json["tasks"]
+    dry = ragindex(command, *arguments, "--dry-run", "--json", "-").json["estimate"]["tasks"]
+    assert dry == estimated
+    assert {task["share"] for task in dry} == {1.0}
+    part = ragindex(command, *arguments)
+    assert part.code == 2
+    assert "% of the documents or questions, and scaled; --dry-run counts all." in part.err
+    assert "scaled" not in ragindex(command, *arguments, "--dry-run").out
+
+
+@pytest.mark.parametrize("command", ABOUT_COSTS)
+def test_a_missing_key_is_reported_before_any_work(till: Till, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    dry = ragindex(command, *ABOUT_COSTS[command], "--dry-run")
+    assert dry.code == 0, dry.err  # nothing is asked, so no key is needed
+    monkeypatch.setattr(Counting, "open", None)  # no estimate has begun
+    refused = ragindex(command, *ABOUT_COSTS[command])
+    assert (refused.code, till.server.requests) == (2, [])
+    assert "openai:small needs a key: set OPENAI_API_KEY" in refused.err
+    assert not Path("i/workspace.json").exists()
+
+
+def test_documents_are_read_after_the_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setattr(DataReader, "read", None)
+    assert "openai:small needs a key" in ragindex(*INDEX).err
+    assert "needs a key: set EMBEDDING_API_KEY" in ragindex("index", "notes", "--index", "i", *PAID[:2]).err
+
+
+def test_estimate_needs_no_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    done = ragindex("estimate", *DATA, "--methods", "dense(over=topics)", "--read", *PAID)
+    assert done.code == 0, done.err
+    assert (
+        "openai:small needs a key"
+        in ragindex("estimate", "notes", "--methods", "raptor", *PAID[2:], "--sample", "2").err
+    )
+
+
+def test_what_is_paid_needs_no_key(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that asks no model needs no key, nor does an index with all answers; a new document does."""
+    built = ("index", "notes", "--index", "i", "--methods", "bm25(over=triples)", *PAID[2:])
+    till.server.write = lambda body: json.dumps({"entities": [], "triples": [["a", "is", "b"]]})
+    assert ragindex(*built, "--yes").code == 0
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert ragindex("index", "notes", "--index", "free", "--methods", "bm25", *PAID).code == 0
+    assert ragindex(*built).code == 0
+    Path("notes/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
+    till.server.requests.clear()
+    assert "openai:small needs a key: set OPENAI_API_KEY" in (refused := ragindex(*built, "--yes")).err
+    assert (refused.code, till.server.requests) == (2, [])
+
+
+def test_the_key_of_a_reranker_is_reported_before_any_work(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RERANK", "OPENAI"):
+        monkeypatch.delenv(f"{name}_API_KEY")
+    refused = ragindex(
+        "compare", *DATA, "--methods", "bm25,rerank(base=bm25, reranker=endpoint(model=ranker))", "--index", "i"
+    )
+    assert (refused.code, till.server.requests) == (2, [])
+    assert "endpoint:ranker needs a key: set RERANK_API_KEY" in refused.err
+    assert not Path("i/workspace.json").exists()
+
+
 def test_commands_that_cost_nothing_print_no_estimate(till: Till) -> None:
     done = ragindex("index", "notes", "--index", "free", "--methods", "hybrid")
     assert done.code == 0
@@ -268,16 +355,16 @@ def test_the_limit_must_be_an_amount(till: Till, monkeypatch: pytest.MonkeyPatch
 def test_on_a_terminal_the_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     with pytest.raises(UsageError, match=r"Nothing was done\. To go on without this question, add --yes\."):
-        ask_consent("This is dear.", "Go on?", "--yes", None)
+        ask_consent("This is expensive.", "Go on?", "--yes", None)
     assert terminal == ["Go on?"]
     monkeypatch.setattr(typer, "confirm", lambda question, **_: True)
-    ask_consent("This is dear.", "Go on?", "--yes", None)
+    ask_consent("This is expensive.", "Go on?", "--yes", None)
 
 
 def test_with_json_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with pytest.raises(UsageError, match=r"This is dear\. Nothing was done: .* add --yes"):
-        ask_consent("This is dear.", "Go on?", "--yes", "result.json")
+    with pytest.raises(UsageError, match=r"This is expensive\. Nothing was done: .* add --yes"):
+        ask_consent("This is expensive.", "Go on?", "--yes", "result.json")
     assert terminal == []
     assert UsageError.exit_code == 2
 

@@ -146,9 +146,8 @@ def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
     left = ragindex("compare", *asked, "--exclude", "*.log").err.splitlines()
     assert left[0].startswith("warning: 1 document leaves w, as this command does not read them: logs/day.log. Retriev")
     assert left[1].startswith("warning: the documents of w were others until now: 1 document removed (logs/day.log)")
-    assert any(
-        line.endswith("these questions over 5 documents, which these replace; --out DIR keeps both") for line in left
-    )
+    kept = "held results of 2 questions, 2 methods and 5 documents, which are now in ragindex-results/notes.1"
+    assert any(line.endswith(kept) for line in left)
 
 
 def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,9 +191,9 @@ def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_
     assert ragindex(*command.split()[1:]).out.startswith("1 document added")
 
 
-def test_results_of_other_questions_are_not_replaced_or_it_is_said() -> None:
+def test_results_of_other_questions_are_kept() -> None:
     first = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w")
-    said = "held results of 2 other questions and 1 method, which these replace; --out DIR keeps both"
+    said = "held results of 2 questions, 1 method and 4 documents, which are now in ragindex-results/notes.1"
     assert said not in ragindex(*first).err
     assert said not in ragindex(*first, "--fresh").err
     results = Path("ragindex-results/notes/comparison.json").read_bytes()
@@ -203,20 +202,46 @@ def test_results_of_other_questions_are_not_replaced_or_it_is_said() -> None:
     assert said not in " ".join(other.err.split())
     assert "ragindex-results/notes-more/report.html" in other.out
     assert Path("ragindex-results/notes/comparison.json").read_bytes() == results
+    asked = Path("questions.csv").read_bytes()
     Path("questions.csv").write_bytes(Path("more.csv").read_bytes())
     assert said in " ".join(ragindex(*first).err.split())
+    assert Path("ragindex-results/notes.1/comparison.json").read_bytes() == results
+    Path("questions.csv").write_bytes(asked + Path("more.csv").read_bytes().splitlines(keepends=True)[1])
+    assert "are now in" not in ragindex(*first).err  # the one question before is among these
 
 
-def test_results_of_methods_that_are_not_compared_again_go_and_it_is_said() -> None:
-    given = ("compare", "notes", "--questions", "questions.csv", "--index", "w", "--methods")
-    runs, mine = Path("ragindex-results/notes/runs"), "bm25.of-mine.trec"
-    assert "which these replace" not in ragindex(*given, "bm25,dense").err
+@pytest.mark.parametrize("out", [(), ("--out", "figures"), ("--out", ".")])
+def test_results_of_methods_that_are_not_compared_again_are_kept(tmp_path: Path, out: tuple[str, ...]) -> None:
+    """Whatever folder is named, and also where the command ends with an error, as of --fail-below."""
+    given = ("compare", "notes", "--questions", "questions.csv", "--index", "w", *out, "--methods")
+    folder = Path(*out[1:]) if out else Path("ragindex-results/notes")
+    runs, mine = folder / "runs", "bm25.of-mine.trec"
+    assert "are now in" not in ragindex(*given, "bm25,dense").err
     (runs / mine).write_text("")
-    assert "which these replace" not in ragindex(*given, "bm25,dense,hybrid").err  # all of the earlier ones are there
-    replaced = " ".join(ragindex(*given, "bm25").err.split())
-    said = "held results of these questions with dense, hybrid, which these replace; --out DIR keeps both"
-    assert said in replaced.replace("hybrid, dense", "dense, hybrid")
+    assert "are now in" not in ragindex(*given, "bm25,dense,hybrid").err  # all of the earlier ones are there
+    larger = {path.relative_to(folder): path.read_bytes() for path in folder.glob("*.json*")}
+    failed = ragindex(*given, "bm25", "--fail-below", "bm25:R@5=1.0", "--limit", "1", "--seed", "1", "--fresh")
+    assert "are now in" in failed.err
+    replaced = " ".join(failed.err.split())
+    kept = folder.resolve().with_name(f"{folder.resolve().name}.1")
+    assert f"which are now in {kept if out == ('--out', '.') else kept.relative_to(tmp_path)}" in replaced
+    assert {path.relative_to(kept): path.read_bytes() for path in kept.glob("*.json*")} == larger
     assert sorted(path.name for path in runs.iterdir()) == [mine, "bm25.trec"]
+    assert len(list((kept / "runs").iterdir())) == 3
+    shown = ragindex("results", kept)
+    assert shown.code == 0, shown.err
+    assert "hybrid" in shown.out
+
+
+def test_a_study_of_several_comparisons_is_kept() -> None:
+    given = ("compare", "notes", "--questions", "questions.csv", "--methods")
+    Path("seeds.yaml").write_text("seeds: [1, 2]\n")
+    assert ragindex(*given, "bm25,dense", "--config", "seeds.yaml").code == 0
+    lost = "held results of 2 comparisons, one of 2 questions, 2 methods and 4 documents"
+    single = " ".join(ragindex(*given, "bm25").err.split())
+    assert f"{lost}, which are now in ragindex-results/notes.1" in single
+    kept = sorted(path.parent.name for path in Path("ragindex-results/notes.1").glob("*/comparison.json"))
+    assert kept == ["01-notes", "02-notes"]
 
 
 def test_help_of_commands() -> None:

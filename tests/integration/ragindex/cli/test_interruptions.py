@@ -17,13 +17,15 @@ import pytest
 from command_line import NOTHING_SPENT, build, failed, make_desk, ragindex, write
 from project import ROOT
 
+from ragindex import estimate_left
 from ragindex._util import progress
 from ragindex.cli import main
 from ragindex.errors import MissingExtraError
 from ragindex.plugins import registry
 from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.hybrid import Hybrid
-from ragindex_eval.run import answers
+from ragindex_eval.cli import estimate, questions
+from ragindex_eval.run import answers, estimate_comparison
 from ragindex_eval.run.ask import Asking
 
 
@@ -53,8 +55,8 @@ def test_control_characters_reach_the_json_and_not_the_terminal() -> None:
     write(Path(), {"q.csv": f"question,documents\nslate {ESCAPES},a.md\nslate,none\x1b[2J\n"})
     indexed = ragindex("index", "odd", "--index", "w", "--methods", "bm25")
     assert "b�[7m.txt" in indexed.err  # such an id could not be fetched, so the file is left out
-    asked = ("search", f"slate {ESCAPES}", "--index", "w", "--method", "bm25")
-    done = ragindex(*(part.replace("\x00", "") for part in asked), "--explain")
+    arguments = ("search", f"slate {ESCAPES}", "--index", "w", "--method", "bm25")
+    done = ragindex(*(part.replace("\x00", "") for part in arguments), "--explain")
     shown = "�[31mRed�[0m �]0;pwned��2J� [bold]x[/] :warning: \\"
     assert f". {shown}  " in done.out
     assert f"\nslate {shown}\n" in done.out
@@ -134,16 +136,16 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
         stopped = ragindex(*arguments)
     assert (stopped.code, stopped.out) == (130, "")
     assert stopped.err == "Stopped. Progress saved. Run the same command to resume.\n"
-    kept = {path: path.read_bytes() for path in Path("ragindex-workspaces/notes/runs").rglob("*") if path.is_file()}
-    assert {path.name for path in kept} == {"answers-20.jsonl"}
+    contents = {path: path.read_bytes() for path in Path("ragindex-workspaces/notes/runs").rglob("*") if path.is_file()}
+    assert {path.name for path in contents} == {"answers-20.jsonl"}
     done = ragindex(*arguments).json
-    assert all(path.read_bytes() == content for path, content in kept.items())
+    assert all(path.read_bytes() == content for path, content in contents.items())
     undisturbed = ragindex(*arguments, "--index", "other").json
     figures = [(method["label"], method["metrics"]) for method in done["methods"]]
     assert figures == [(method["label"], method["metrics"]) for method in undisturbed["methods"]]
     monkeypatch.setattr(BM25, "_open", shut)
     monkeypatch.setattr(Hybrid, "_open", shut)
-    moment = next(iter(kept)).stat().st_mtime
+    moment = next(iter(contents)).stat().st_mtime
     for path in Path("ragindex-workspaces/notes/runs").rglob("answers-20.jsonl"):
         os.utime(path, (moment, moment))  # in one minute, as a note names it
     again = ragindex(*arguments).json
@@ -151,6 +153,45 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
         "bm25, hybrid: 2 answers each read from TIME; --fresh asks again"
     ]
     assert again == {name: value for name, value in done.items() if name != "notes"}
+
+
+def stop_at_once(*arguments: object, **options: object) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ((), "Stopped. An estimate keeps nothing, and has paid for nothing."),
+        (("--sample", "1"), "Stopped. The answers of the sample are not kept: --index DIR keeps them."),
+        (
+            ("--sample", "1", "--index", "w"),
+            "Stopped. The answers of the sample are kept. Run the same command to resume.",
+        ),
+    ],
+)
+def test_estimate_that_was_stopped_says_what_is_kept(
+    monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], sentence: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "any-word-will-do")
+    monkeypatch.setattr(estimate, "approve", lambda *_: None)
+    monkeypatch.setattr(estimate_comparison, "estimate_left", stop_at_once)
+    stopped = ragindex("estimate", "notes", "--methods", "raptor", "--llm", "openai:small", *flags)
+    assert (stopped.code, stopped.err) == (130, f"{sentence}\n")
+
+
+def test_command_that_is_stopped_during_its_estimate_has_done_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "any-word-will-do")
+    monkeypatch.setattr(estimate_left, "estimate", stop_at_once)
+    stopped = ragindex("index", "notes", "--index", "w", "--methods", "raptor", "--llm", "openai:small")
+    assert (stopped.code, stopped.err) == (130, "Stopped while costs were estimated. Nothing was done.\n")
+    assert not Path("w").exists()
+
+
+def test_commands_without_progress_claim_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "make_drafts", stop_at_once)
+    stopped = ragindex("questions", "notes", "--out", "drafts.csv")
+    assert (stopped.code, stopped.err, Path("drafts.csv").exists()) == (130, "Stopped.\n", False)
 
 
 _STOPPED_WHILE_IMPORTING = """
@@ -195,20 +236,20 @@ run_with_exit_codes(start)
 
 
 @pytest.mark.parametrize(
-    ("signals", "code", "said"),
+    ("signals", "code", "message"),
     [
         ((signal.SIGTERM,), 143, "Stopped. Progress saved. Run the same command to resume."),
         ((signal.SIGINT, signal.SIGINT), 130, "Stopped at once. Run the same command to resume."),
         ((signal.SIGINT, signal.SIGTERM), 143, "Stopped at once. Run the same command to resume."),
     ],
 )
-def test_signals_print_what_was_spent(signals: tuple[int, ...], code: int, said: str) -> None:
+def test_signals_print_what_was_spent(signals: tuple[int, ...], code: int, message: str) -> None:
     arguments = [str(int(number)) for number in signals]
     done = subprocess.run([sys.executable, "-c", _STOPPED, *arguments], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (code, b"")
-    assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{said}\n"
+    assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{message}\n"
     spent = NOTHING_SPENT | {"input_tokens": 7, "money": 0.5}
-    assert json.loads(Path("told.json").read_text()) == {"error": said, "exit_code": code, "spent": spent}
+    assert json.loads(Path("told.json").read_text()) == {"error": message, "exit_code": code, "spent": spent}
 
 
 # ---------------------------------------------------------------- progress
@@ -265,9 +306,9 @@ def test_a_command_that_cannot_be_loaded_ends_no_other(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(main, "entry_points", lambda group: [EntryPoint("shelve", "flasky:shelve", group)])
     monkeypatch.setattr(registry, "load_plugin", missing)
-    said = "The command 'shelve' needs the package 'flask'. Run: pip install 'other[web]'"
+    message = "The command 'shelve' needs the package 'flask'. Run: pip install 'other[web]'"
     helped = ragindex("--help")
-    assert (helped.code, helped.err) == (0, f"skipped the command shelve: {said}\n")
+    assert (helped.code, helped.err) == (0, f"skipped the command shelve: {message}\n")
     assert "\n  methods  " in helped.out
     assert ragindex("methods").err == ""
-    assert failed(2, "shelve") == said
+    assert failed(2, "shelve") == message

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 from histories import drawn, fixed
-from histories.fresh import Fresh, room
+from histories.fresh import Fresh, make_folder
 from histories.played import Step
 
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Fresh]:
-    place = room("ragindex-fresh-")
+    place = make_folder("ragindex-fresh-")
     yield Fresh(place)
     shutil.rmtree(place, ignore_errors=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from command_line import ragindex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from served import RunningServer, build_index, serving
@@ -16,9 +17,11 @@ from served import RunningServer, build_index, serving
 from examples import examples
 from ragindex.errors import UsageError
 from ragindex.filters import Terms
+from ragindex.serve import app
 from ragindex.serve.config import ServeSettings, parse_collections
 from ragindex.serve.keys import Keyring, load_keyring
 from ragindex.serve.mcp import make_mcp_server
+from ragindex.serve.service import Service
 from ragindex.serve.spool import open_spool
 from ragindex.types import Document
 
@@ -351,7 +354,7 @@ def test_metrics_and_descriptions_of_an_exposed_server_need_a_key(
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ('name = "a"\nrights = ["read"]\nvariable = "SHORT"', "at least 16"),
         ('name = "a"\nrights = ["read"]\nvariable = "UNSET"', "which is not set"),
@@ -365,11 +368,11 @@ def test_metrics_and_descriptions_of_an_exposed_server_need_a_key(
         ('name = "a"\nrights = ["read"]\nfile = "none.txt"', "none.txt"),
     ],
 )
-def test_wrong_files_of_keys(entry: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_files_of_keys(entry: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHORT", "tooshort")
     monkeypatch.setenv("LONG", "long-0123456789abcdef")
     (tmp_path / "keys.toml").write_text(f"[[keys]]\n{entry}\n")
-    with pytest.raises(UsageError, match=said) as raised:
+    with pytest.raises(UsageError, match=message) as raised:
         load_keyring(tmp_path / "keys.toml", ["docs"])
     assert "tooshort" not in str(raised.value)
     assert "long-0123456789abcdef" not in str(raised.value)
@@ -386,3 +389,31 @@ def test_no_secret_is_logged(server: RunningServer, caplog: pytest.LogCaptureFix
     ]
     assert RED not in caplog.text
     assert "wrong-0123456789abcdef" not in caplog.text
+
+
+def test_a_filter_by_metadata_that_no_document_has_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, for keys that read, with what documents have; and in the log when keys are read again."""
+    folder = build_index(tmp_path / "docs", ("bm25", "hybrid"))
+    other = build_index(tmp_path / "other", documents=[Document("a", "A", "Some text.", {"tema": 1})])
+    file, served = tmp_path / "keys.toml", list[Service]()
+    file.write_text(KEYS.replace("meta.team", "meta.tema"))
+    (tmp_path / "writer.txt").write_text(f"{WRITER}\n")
+    for name, secret in (("ADMIN", ADMIN), ("RED", RED), ("JUDGE", JUDGE), ("ALL_RED", ALL_RED)):
+        monkeypatch.setenv(f"{name}_SECRET", secret)
+    monkeypatch.setattr(app, "run_server", lambda service, announce: served.append(service))
+    done = ragindex("serve", f"docs={folder}", f"other={other}", "--method", "bm25", "--keys", file)
+    warnings = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    assert warnings == [
+        f"warning: The key {name!r} finds nothing in docs: its filter names the metadata key 'tema', which no document "
+        "has. Available: team, url, year."
+        for name in ("red", "all-red")
+    ]
+    (service,) = served
+    file.write_text(KEYS.replace('name = "red"\nrights = ["read"]', 'name = "red"\nrights = ["judge"]'))
+    assert list(service.describe_unknown_fields()) == [line.removeprefix("warning: ") for line in warnings]
+    service.reload_keys()
+    assert list(service.describe_unknown_fields()) == [
+        "The key 'all-red' finds nothing in other: its filter names the metadata key 'team', which no document has. "
+        "Available: tema."
+    ]
+    service.close()

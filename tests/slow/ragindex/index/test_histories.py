@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
-from histories import drawn, fixed, made
+from histories import drawn, fixed, materials
 from histories.faults import HOWS
-from histories.fresh import Fresh, room
+from histories.fresh import Fresh, make_folder
 from histories.killed import Killed
 from histories.planted import PLANTED
 from histories.played import Setting, Step
 
-EVERY = [(method, list(fixed.GONE)[number % len(fixed.GONE)]) for number, method in enumerate(made.METHODS)]
+EVERY = [(method, list(fixed.GONE)[number % len(fixed.GONE)]) for number, method in enumerate(materials.METHODS)]
 """Each method with one of the ways to go."""
 
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Fresh]:
-    place = room("ragindex-fresh-")
+    place = make_folder("ragindex-fresh-")
     yield Fresh(place)
     shutil.rmtree(place, ignore_errors=True)
 

@@ -19,7 +19,7 @@ from ragindex.types import Document
 def write(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(one) + "\n" for one in value), encoding="utf-8")
+        path.write_text("".join(json.dumps(record) + "\n" for record in value), encoding="utf-8")
     else:
         path.write_text(json.dumps(value), encoding="utf-8")
     return path
@@ -103,8 +103,12 @@ def test_jsonl_passes_over_marks_and_blank_lines_and_knows_lines_from_separators
 
 
 def test_documents_without_ids_are_one_and_repeats_are_counted(tmp_path: Path) -> None:
-    one, same, other = {"title": "T", "text": "x"}, {"title": "T", "text": "x", "year": 1}, {"title": "T", "text": "y"}
-    corpus = read(write(tmp_path / "c.jsonl", [one, same, other, one]))
+    first, same, other = (
+        {"title": "T", "text": "x"},
+        {"title": "T", "text": "x", "year": 1},
+        {"title": "T", "text": "y"},
+    )
+    corpus = read(write(tmp_path / "c.jsonl", [first, same, other, first]))
     assert corpus.documents == (hashed("T", "x"), hashed("T", "y"))
     assert corpus.repeats == 2
 
@@ -229,7 +233,7 @@ def test_nothing_under_the_path(tmp_path: Path) -> None:
 
 
 def test_source_files_are_all_that_may_be_read(tmp_path: Path) -> None:
-    def made(*names: str) -> None:
+    def make_files(*names: str) -> None:
         for name in names:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text("")
@@ -237,12 +241,12 @@ def test_source_files_are_all_that_may_be_read(tmp_path: Path) -> None:
     def listed(name: str) -> list[str]:
         return [path.relative_to(tmp_path).as_posix() for path in list_source_files(tmp_path / name)]
 
-    made("notes/b.md", "notes/deep/a.png", "notes/.hidden/a.md", "notes/.b.md")
+    make_files("notes/b.md", "notes/deep/a.png", "notes/.hidden/a.md", "notes/.b.md")
     assert listed("notes") == ["notes/b.md", "notes/deep/a.png"]
-    made("some/two.json", "some/questions.json")
+    make_files("some/two.json", "some/questions.json")
     assert listed("some/two.json") == ["some/two.json", "some/two_corpus.json", "some/corpus.json"]
     assert listed("some/questions.json") == ["some/questions.json", "some/corpus.json"]
     raw = [f"raw_data/2wiki/{split}.json" for split in ("train", "dev", "test")]
-    made("processed_data/2wiki/dev_subsampled.jsonl", *raw)
+    make_files("processed_data/2wiki/dev_subsampled.jsonl", *raw)
     assert listed("processed_data/2wiki") == ["processed_data/2wiki/dev_subsampled.jsonl", *raw]
     assert list_source_files(Path("world:1k")) == []

@@ -21,18 +21,18 @@ GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "parts", "encoders", "sto
 
 def fields() -> list[tuple[registry.PluginGroup, str, str, Any]]:
     """Every field whose default is a number or a boolean, or None where its type names numbers; with a wrong value."""
-    found = []
+    cases = []
     for group in GROUPS:
         for name in registry.plugin_names(group):
             for field, info in registry.load_plugin(group, name).model_fields.items():
                 default, written = info.get_default(call_default_factory=True), str(info.annotation)
                 if isinstance(default, bool):
-                    found.append((group, name, field, 1))
+                    cases.append((group, name, field, 1))
                 elif isinstance(default, int | float) or (default is None and re.search(r"\b(int|float)\b", written)):
-                    found.append((group, name, field, True))
+                    cases.append((group, name, field, True))
                 elif isinstance(default, tuple) and default and isinstance(default[0], int | float):
-                    found.append((group, name, field, [True]))
-    return found
+                    cases.append((group, name, field, [True]))
+    return cases
 
 
 FIELDS = fields()

@@ -82,6 +82,12 @@ def test_title(text: str, title: str) -> None:
         ),
         ("<!-- ```\n-->a\n\n    <!--\n\nb <!-- c\n\n- ```\n  --> d\n  ```\ne", "a\n\n    <!--\n\nb  d\n  ```\ne"),
         ("a <!-- open", "a <!-- open"),
+        (
+            "<script a='m'>\nlet a = '# b';\n\n# c\n</SCRIPT>\n# D\n\n`<script>` e\n\n```\n<style>f</style>\n```\ng",
+            "\n# D\n\n`<script>` e\n\n```\n<style>f</style>\n```\ng",
+        ),
+        ("a<style>p { top: 0 }</style> b <scripted>c</scripted>", "a b <scripted>c</scripted>"),
+        ("a <script> b\n\n<STYLE>c</style>d", "a <script> b\n\nd"),  # one is never closed
         (f"a ![b\nc]({BYTES} 'd') e", "a b\nc e"),
         (f"[![b]({BYTES})](c.md)", "[b](c.md)"),
         (f"a ![][Image1] ![c][x] ![d]\n\n[image1]: <{BYTES}>\n[d]: {BYTES}\nend", "a  ![c][x] d\n\nend"),
@@ -101,7 +107,7 @@ def test_what_is_no_text_is_left_out(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "links", "kept"),
+    ("text", "links", "hyperlinks"),
     [
         ("[a *b*](c.md#d) [e](https://f) [g](#h) [](i.md) [j](mailto:k)", [("a b", "c.md#d")], []),
         ("[a][b], [b] and [x]\n\n[b]: c/d.md", [("a", "c/d.md"), ("b", "c/d.md")], [["a", "c/d.md"], ["b", "c/d.md"]]),
@@ -109,10 +115,10 @@ def test_what_is_no_text_is_left_out(text: str, expected: str) -> None:
         ("[a](http://[b)", [], []),
     ],
 )
-def test_links(text: str, links: list[tuple[str, str]], kept: list[list[str]]) -> None:
+def test_links(text: str, links: list[tuple[str, str]], hyperlinks: list[list[str]]) -> None:
     """Metadata has those whose address does not stand beside the text."""
     assert list(parse_markdown(text).links) == links
-    assert read_file("a.md", text).metadata.get("hyperlinks", []) == kept
+    assert read_file("a.md", text).metadata.get("hyperlinks", []) == hyperlinks
 
 
 @pytest.mark.parametrize(
@@ -144,11 +150,24 @@ def test_what_is_found_in_any_text_stands_where_it_is_said(text: str) -> None:
         assert heading == " ".join(heading.split())
         assert heading.split()[0][0] in text[start:].partition("\n")[0]
         assert 1 <= level <= 6
-    assert [one for one, _, _ in structure.headings] == sorted(one for one, _, _ in structure.headings)
+    assert [place for place, _, _ in structure.headings] == sorted(place for place, _, _ in structure.headings)
 
 
 @pytest.mark.parametrize(
-    "opening", [">", "- ", "[", "![", "<!--", "# a\n", "    " * 400 + "!!! a\n\n", "`<h1>", "[a]: data:"]
+    "opening",
+    [
+        ">",
+        "- ",
+        "[",
+        "![",
+        "<!--",
+        "<script>",
+        "<style><script>",
+        "# a\n",
+        "    " * 400 + "!!! a\n\n",
+        "`<h1>",
+        "[a]: data:",
+    ],
 )
 def test_markup_that_is_repeated_or_nested_is_text(opening: str) -> None:
     text = f"Ely {opening * (2_000 // len(opening) + 1)}"

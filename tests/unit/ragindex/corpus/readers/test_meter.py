@@ -114,6 +114,7 @@ CASES = {  # file, its suffix, what was read; the share, the lost words, where t
         ).encode(),
         *(".ipynb", "a", 1 / 3, "tide 7", "1 cell of code", 0),
     ),
+    "scripts in Markdown": (b"<script>\nlet a;\n</script>\n\ntide\n<style>p {}</style>", ".md", "tide", 1, "", "", 0),
     "words broken by a mark": (b"| neap-tide | spring |", ".md", "neaptide spring", 1, "", "", 0),
     "ligatures and soft hyphens": ("\ufb01nd the e\u00adbb".encode(), ".md", "find the ebb", 1, "", "", 0),
     "a language without spaces": ("\u6f6e\u6c50\u8868".encode(), ".md", "\u6f6e\u8868", 2 / 3, "\u6c50", "", 0),

@@ -1,7 +1,7 @@
 """Soft clusters: planted blobs, soft membership, limits, and vectors that are unkind."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -66,6 +66,41 @@ def test_as_low_a_bic_as_another_beginning_finds() -> None:
     assert mixture(points, 0).shape[1] == min(bics, key=lambda count: bics[count])
 
 
+def false_minimum() -> np.ndarray:
+    """Points of seven clusters; beyond its minimum at 3 components, BIC rises at 4 and 6, and is lowest at 5."""
+    rng = np.random.default_rng(38)
+    dimensions, count, points = int(rng.integers(3, 9)), int(rng.integers(4, 12)), int(rng.integers(40, 120))
+    sizes = np.maximum(2, (rng.dirichlet(np.full(count, 2.0)) * points).astype(int))
+    blobs = [
+        float(rng.choice([1.5, 3, 6])) * rng.normal(size=dimensions)
+        + rng.normal(size=(size, dimensions)) * rng.uniform(0.3, 1.5, size=dimensions)
+        for size in sizes
+    ]
+    together = np.concatenate(blobs)
+    return together / together.std()
+
+
+def test_the_lowest_bic_of_all_numbers_is_found_beyond_a_false_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = false_minimum()
+    fits = (GaussianMixture(count, n_init=10, reg_covar=0.01, random_state=0) for count in range(1, 13))
+    bics = [fit.fit(points).bic(points) for fit in fits]
+    assert bics.index(min(bics)) + 1 == 5
+    assert mixture(points, 0).shape[1] == 5
+    monkeypatch.setattr(module, "_GRID", (1, 2, 3, 4, 6, 8, 12))
+    monkeypatch.setattr(module, "ALL_TRIED", 0)
+    assert mixture(points, 0).shape[1] == 3  # a sparse search ends before it
+
+
+def test_a_random_start_is_the_recipe_of_scikit_learn_over_all_numbers() -> None:
+    points = np.random.default_rng(2).normal(size=(60, 2)) + 6 * np.random.default_rng(3).integers(0, 2, (60, 2))
+    models = [GaussianMixture(count, random_state=7).fit(points) for count in range(1, 50)]
+    lowest_bic = min(models, key=lambda model: model.bic(points))
+    assert np.array_equal(mixture(points, 7, start="random"), lowest_bic.predict_proba(points))
+    assert mixture(points, 7, least=5, start="random").shape[1] >= 5
+    assert mixture(points[:3], 7, start="random").shape in ((3, 1), (3, 2))
+    assert mixture(np.ones((9, 2)), 7, start="random").shape == (9, 1)
+
+
 def test_clusters_may_be_long() -> None:
     rng = np.random.default_rng(5)
     long = rng.normal(size=(300, 2)) * [5, 0.5]
@@ -86,7 +121,7 @@ def test_the_search_is_sparse_and_finds_the_lowest_of_a_valley() -> None:
         return abs(count - 20)
 
     assert lowest(value, 1, 49) == 20
-    assert asked == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 14, 20, 18, 22, 19, 21]
+    assert asked == [*range(1, 13), 16, 24, 32, 14, 20, 18, 22, 19, 21]
 
 
 @given(st.integers(1, 3), st.integers(1, 49), st.integers(1, 49))
@@ -96,10 +131,15 @@ def test_every_valley_is_found(least: int, most: int, bottom: int) -> None:
     assert lowest(lambda count: abs(count - bottom) ** 1.5, least, most) == bottom
 
 
-def test_two_rises_end_the_search() -> None:
+def test_two_rises_end_the_search_beyond_twelve() -> None:
     asked: list[int] = []
     assert lowest(lambda count: asked.append(count) or count, 1, 49) == 1  # type: ignore[func-returns-value]
-    assert asked == [1, 2, 3]
+    assert asked == [*range(1, 13)]
+
+
+@given(st.lists(st.integers(0, 1000), min_size=12, max_size=12, unique=True))
+def test_false_minima_of_few_components_are_passed(values: list[int]) -> None:
+    assert lowest(lambda count: values[count - 1], 1, 12) == 1 + values.index(min(values))
 
 
 def test_a_mixture_that_does_not_converge_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,14 +272,3 @@ def test_umap_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'umap-learn>=0\.5\.7'"):
         found(blobs(2, 20, 30, 1), reduction="umap")
-
-
-@pytest.mark.filterwarnings("ignore::ImportWarning", "ignore::DeprecationWarning")
-def test_umap() -> None:
-    pytest.importorskip("umap")
-    vectors = blobs(3, 40, 30, 1)
-    clusters = found(vectors, reduction="umap")
-    assert all(len({row // 40 for row in rows}) == 1 for rows in clusters)
-    assert clusters == found(vectors, reduction="umap")
-    same: Sequence[tuple[int, ...]] = found(np.ones((30, 4), np.float32), reduction="umap")
-    assert same == [tuple(range(30))]

@@ -76,7 +76,7 @@ def document(name: str, sentences: Sequence[int]) -> Document:
     texts = [SENTENCES[sentence] for sentence in sentences]
     starts = [sum(len(text) + 1 for text in texts[:number]) for number in range(len(texts))]
     headings = [(text.split()[0], *(["Below"] if number % 2 else [])) for number, text in enumerate(texts)]
-    sections = tuple(Section(*one) for one in zip(starts, headings, strict=True))
+    sections = tuple(Section(*heading) for heading in zip(starts, headings, strict=True))
     return Document(f"doc-{name}", f"Doc {name}", " ".join(texts), {"half": name < "dot"}, sections)
 
 
@@ -92,8 +92,8 @@ def documents(corpus: Corpus) -> list[Document]:
 def passages(corpus: Corpus, chunking: str, own: Chunking | None = None) -> dict[str, tuple[str, str]]:
     """Title and text of each passage, by its id: those of the index, or of a method's `own` chunking."""
     cutting, mark = (CUTTINGS[chunking], "#") if own is None else (own, id_mark(own, of_index=False))
-    every = (one for each in documents(corpus) for one in chunk(each, cutting, mark))
-    return {one.id: (one.title, one.text) for one in every}
+    every = (passage for each in documents(corpus) for passage in chunk(each, cutting, mark))
+    return {passage.id: (passage.title, passage.text) for passage in every}
 
 
 def openie(corpus: Corpus, chunking: str, place: Path) -> Path:
@@ -236,17 +236,19 @@ class Words(Part[Collection]):
         records, source = self.records(context), context.inputs[0]
         touched = {*change.upsert, *change.remove}
         rows = source.get(list(change.upsert), ("text", "doc_ids")).to_pylist()
-        said = {row["id"]: set(row["text"].split()) for row in rows}
-        held = {word for word, _ in _holding(records, Overlaps("passage_ids", tuple(sorted(touched))))}
-        known = dict(_holding(records, Ids(tuple(sorted(held.union(*said.values()))))))
+        words_by_id = {row["id"]: set(row["text"].split()) for row in rows}
+        known_words = {word for word, _ in _holding(records, Overlaps("passage_ids", tuple(sorted(touched))))}
+        known = dict(_holding(records, Ids(tuple(sorted(known_words.union(*words_by_id.values()))))))
         merged = {
-            word: sorted((set(known.get(word, ())) - touched) | {id for id, words in said.items() if word in words})
-            for word in held.union(*said.values())
+            word: sorted(
+                (set(known.get(word, ())) - touched) | {id for id, words in words_by_id.items() if word in words}
+            )
+            for word in known_words.union(*words_by_id.values())
         }
         records.delete(sorted(word for word, owners in merged.items() if not owners))
-        kept = sorted(word for word, owners in merged.items() if owners)
-        if kept:
-            records.upsert(_merged(kept, [merged[word] for word in kept]))
+        owned = sorted(word for word, owners in merged.items() if owners)
+        if owned:
+            records.upsert(_merged(owned, [merged[word] for word in owned]))
 
     def open(self, context: ReadContext) -> Collection:
         return context.collection("records")
@@ -271,7 +273,9 @@ def _merged(words: Sequence[str], owners: Sequence[Sequence[str]]) -> pa.RecordB
         "text": pa.array([f"{word} in {len(those)}" for word, those in zip(words, owners, strict=True)], pa.string()),
         "metadata": pa.array([""] * len(words), pa.string()),
         "passage_ids": pa.array(owners, lists),
-        "doc_ids": pa.array([sorted({one.partition("#")[0] for one in those}) for those in owners], lists),
+        "doc_ids": pa.array(
+            [sorted({passage_id.partition("#")[0] for passage_id in those}) for those in owners], lists
+        ),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
