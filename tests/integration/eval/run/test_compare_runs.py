@@ -268,8 +268,8 @@ def test_rankings_of_other_runs_are_kept(files: Path) -> None:
     given = ("compare", "--qrels", "qrels.trec", "--k", "1")
     assert ragindex(*given, "--run", "a.trec", "--run", "b.trec").err == ""
     single = ragindex(*given, "--run", "b.trec").err
-    kept = "ragindex-results/qrels.trec.1"
+    backup = "ragindex-results/qrels.trec.1"
     assert (
-        single == f"ragindex-results/qrels.trec held results of 40 questions and 2 methods, which are now in {kept}\n"
+        single == f"ragindex-results/qrels.trec held results of 40 questions and 2 methods, which are now in {backup}\n"
     )
-    assert [method.label for method in load_results(Path(kept)).comparisons[0].methods] == ["a", "b"]
+    assert [method.label for method in load_results(Path(backup)).comparisons[0].methods] == ["a", "b"]

@@ -146,8 +146,8 @@ def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
     left = ragindex("compare", *asked, "--exclude", "*.log").err.splitlines()
     assert left[0].startswith("warning: 1 document leaves w, as this command does not read them: logs/day.log. Retriev")
     assert left[1].startswith("warning: the documents of w were others until now: 1 document removed (logs/day.log)")
-    kept = "held results of 2 questions, 2 methods and 5 documents, which are now in ragindex-results/notes.1"
-    assert any(line.endswith(kept) for line in left)
+    note = "held results of 2 questions, 2 methods and 5 documents, which are now in ragindex-results/notes.1"
+    assert any(line.endswith(note) for line in left)
 
 
 def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,20 +193,20 @@ def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_
 
 def test_results_of_other_questions_are_kept() -> None:
     first = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w")
-    said = "held results of 2 questions, 1 method and 4 documents, which are now in ragindex-results/notes.1"
-    assert said not in ragindex(*first).err
-    assert said not in ragindex(*first, "--fresh").err
+    sentence = "held results of 2 questions, 1 method and 4 documents, which are now in ragindex-results/notes.1"
+    assert sentence not in ragindex(*first).err
+    assert sentence not in ragindex(*first, "--fresh").err
     results = Path("ragindex-results/notes/comparison.json").read_bytes()
     Path("more.csv").write_text("question,answer,documents\nWhich river is short?,,rivers/orla.md\n")
     other = ragindex("compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
-    assert said not in " ".join(other.err.split())
+    assert sentence not in " ".join(other.err.split())
     assert "ragindex-results/notes-more/report.html" in other.out
     assert Path("ragindex-results/notes/comparison.json").read_bytes() == results
-    asked = Path("questions.csv").read_bytes()
+    questions = Path("questions.csv").read_bytes()
     Path("questions.csv").write_bytes(Path("more.csv").read_bytes())
-    assert said in " ".join(ragindex(*first).err.split())
+    assert sentence in " ".join(ragindex(*first).err.split())
     assert Path("ragindex-results/notes.1/comparison.json").read_bytes() == results
-    Path("questions.csv").write_bytes(asked + Path("more.csv").read_bytes().splitlines(keepends=True)[1])
+    Path("questions.csv").write_bytes(questions + Path("more.csv").read_bytes().splitlines(keepends=True)[1])
     assert "are now in" not in ragindex(*first).err  # the one question before is among these
 
 
@@ -223,12 +223,12 @@ def test_results_of_methods_that_are_not_compared_again_are_kept(tmp_path: Path,
     failed = ragindex(*given, "bm25", "--fail-below", "bm25:R@5=1.0", "--limit", "1", "--seed", "1", "--fresh")
     assert "are now in" in failed.err
     replaced = " ".join(failed.err.split())
-    kept = folder.resolve().with_name(f"{folder.resolve().name}.1")
-    assert f"which are now in {kept if out == ('--out', '.') else kept.relative_to(tmp_path)}" in replaced
-    assert {path.relative_to(kept): path.read_bytes() for path in kept.glob("*.json*")} == larger
+    backup = folder.resolve().with_name(f"{folder.resolve().name}.1")
+    assert f"which are now in {backup if out == ('--out', '.') else backup.relative_to(tmp_path)}" in replaced
+    assert {path.relative_to(backup): path.read_bytes() for path in backup.glob("*.json*")} == larger
     assert sorted(path.name for path in runs.iterdir()) == [mine, "bm25.trec"]
-    assert len(list((kept / "runs").iterdir())) == 3
-    shown = ragindex("results", kept)
+    assert len(list((backup / "runs").iterdir())) == 3
+    shown = ragindex("results", backup)
     assert shown.code == 0, shown.err
     assert "hybrid" in shown.out
 
@@ -240,8 +240,8 @@ def test_a_study_of_several_comparisons_is_kept() -> None:
     lost = "held results of 2 comparisons, one of 2 questions, 2 methods and 4 documents"
     single = " ".join(ragindex(*given, "bm25").err.split())
     assert f"{lost}, which are now in ragindex-results/notes.1" in single
-    kept = sorted(path.parent.name for path in Path("ragindex-results/notes.1").glob("*/comparison.json"))
-    assert kept == ["01-notes", "02-notes"]
+    backup = sorted(path.parent.name for path in Path("ragindex-results/notes.1").glob("*/comparison.json"))
+    assert backup == ["01-notes", "02-notes"]
 
 
 def test_help_of_commands() -> None:
