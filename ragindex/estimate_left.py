@@ -81,10 +81,10 @@ def require_keys(
     parts = topological_order(part for each in chosen for part in parts_of(each))
     built = [part for part in parts if registry.name_of(part) not in plan.imported]
     tasks = [task for each in chosen if isinstance(each, Scheme) for task in tasks_of(each)]
-    needs_model = reads or bool(tasks) or any("model" in part.uses for part in built)
+    asks_model = reads or bool(tasks) or any("model" in part.uses for part in built)
     if not (plan.keep_calls and (folder / CALLS).is_file()):
         services = [service for each in chosen for service in paid_by(each)]
-        for service in (*([model] if needs_model else []), *services):
+        for service in (*([model] if asks_model else []), *services):
             _require_key(service, folder)
     if any(map(uses_encoder, parts)) and not vector_cache_path(folder).is_file():
         _require_key(encodes, folder)

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,7 +24,7 @@ from ragindex.cli.console import (
 from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import ConsentFlags, JsonOption
-from ragindex.errors import BudgetError
+from ragindex.errors import BudgetError, UsageError
 from ragindex.export.export_retriever import Export, export_retriever
 from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest, write_command
@@ -52,6 +52,16 @@ from ragindex_eval.run.settings import CompareSettings
 from ragindex_eval.run.thresholds import require_all_read
 
 
+def _refuse_rankings(value: Any) -> Any:
+    """Raise UsageError with the command that compares rankings in files: none of them is built, priced or asked."""
+    if value:
+        raise UsageError(
+            "recommend saves building methods and asking questions, which rankings in files do not need. "
+            "Which of them is best: ragindex compare --run FILE --run FILE --qrels FILE"
+        )
+    return value
+
+
 @with_groups
 def recommend_command(
     settings: Annotated[
@@ -72,6 +82,10 @@ def recommend_command(
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="YAML with candidates and settings; flags win.")
     ] = None,
+    rankings: Annotated[
+        list[str] | None, typer.Option("--run", hidden=True, is_eager=True, callback=_refuse_rankings)
+    ] = None,
+    qrels: Annotated[str | None, typer.Option(hidden=True, is_eager=True, callback=_refuse_rankings)] = None,
     export: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Export the chosen method, pinned to what was measured.")
     ] = None,

@@ -3,6 +3,10 @@
 `tests/support/made_by_0_1` has a folder as the last commit of 0.1 left it: documents, an index of five methods whose
 answers were paid at an endpoint that is no longer there, an exported retriever and settings of a comparison.
 `hits.json` has the hits that it returned.
+
+`unfinished.tar.xz.base64` is what it left in the middle of work: an index with changes that its server had accepted,
+its keys, an index whose comparison was stopped after one of two methods, a judging session of which one of two
+questions is judged, and an index of format 4 by an earlier commit, with answers and vectors that were paid for.
 """
 
 import base64
@@ -18,9 +22,14 @@ import pytest
 from command_line import ragindex
 from doc_examples import blocks, commands
 from project import ROOT
+from unrecorded import record_nothing
 
 import ragindex as package
 from ragindex._util import durable_files
+from ragindex.filters import fields
+from ragindex.serve.keys import load_keyring
+from ragindex.serve.spool import open_spool
+from ragindex.serve.sync_process import sync_accepted
 
 FIXTURES = ROOT / "tests" / "support" / "made_by_0_1"
 BUILT_IN = "/tmp/upgrade"  # the folder that the files name
@@ -28,23 +37,40 @@ HITS = json.loads((FIXTURES / "hits.json").read_text("utf-8"))
 METHODS = ",".join(HITS)
 
 
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that 0.1 left, moved here. A connection to any host fails the test."""
-    packed = base64.b64decode((FIXTURES / "desk.tar.xz.base64").read_bytes())
+def unpack(name: str, folder: Path) -> None:
+    """Unpack a folder of 0.1, whose indexes then name the documents there."""
+    packed = base64.b64decode((FIXTURES / name).read_bytes())
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    for name in ("workspace.json", "workspace.copy.json"):
-        manifest = tmp_path / "index" / name
+        archive.extractall(folder, filter="data")
+    for manifest in (*folder.glob("*/workspace.json"), *folder.glob("*/workspace.copy.json")):
         content = manifest.read_text("utf-8")
         assert durable_files.load_hashed_json(content.encode()) is not None
-        value = json.loads(content.replace(BUILT_IN, str(tmp_path)))
+        value = json.loads(content.replace(BUILT_IN, str(folder)))
         del value["sha256"]
         manifest.write_bytes(durable_files.dump_hashed_json(value))
-    monkeypatch.chdir(tmp_path)
+
+
+def work_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder. A connection to any host fails the test."""
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-nothing-is-called")
     monkeypatch.setattr(socket.socket, "connect", _refuse)
-    return tmp_path
+    record_nothing(monkeypatch)
+    return folder
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that 0.1 left, moved here."""
+    unpack("desk.tar.xz.base64", tmp_path)
+    return work_in(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with unfinished work of 0.1, moved here."""
+    unpack("unfinished.tar.xz.base64", tmp_path)
+    return work_in(tmp_path, monkeypatch)
 
 
 def _refuse(_: socket.socket, address: object) -> NoReturn:
@@ -137,3 +163,77 @@ def test_removed_options_are_refused_with_those_that_exist(desk: Path) -> None:
     assert done.code == 2
     assert "griever has no parameter 'rrf_k'. Available: triples, base" in done.err
     assert "See: ragindex methods griever" in done.err
+
+
+# ---------------------------------------------------------------- in the middle of work
+
+
+def test_changes_that_a_server_had_accepted_are_made(unfinished: Path) -> None:
+    spool = open_spool(Path("index"))
+    with package.Index.open("index") as index:
+        assert (spool.count_pending(), {document.id for document in index.documents}) == (
+            2,
+            {"anna.md", "mill.md", "orla.md"},
+        )
+        assert sync_accepted(index, spool) == 2
+        assert spool.count_pending() == 0
+        assert {document.id for document in index.documents} == {"anna.md", "orla.md", "weir.md"}
+    done = ragindex("search", "the weir of Sarn", "--index", "index", "--method", "bm25", "--json", "-")
+    assert [hit["id"] for hit in done.json["hits"]][:1] == ["weir.md#0"]
+
+
+def test_keys_of_a_server_are_read(unfinished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READER_KEY", "reader-key-0123456789")
+    monkeypatch.setenv("WRITER_KEY", "writer-key-0123456789")
+    reader, writer = load_keyring(Path("keys.toml"), ["index"]).keys
+    assert (reader.rights, list(fields(reader.where))) == ({"read"}, ["meta.team"])
+    assert writer.rights == {"read", "write", "judge"}
+    assert writer.budget is not None
+    assert (writer.budget.limit, writer.id_prefix, writer.metadata_keys) == (5.0, "", None)
+
+
+def test_judging_goes_on_with_what_is_judged(unfinished: Path) -> None:
+    done = ragindex(
+        "judge", "notes", "questions.txt", "--out", "judged", "--index", "compared", "--methods", "bm25,hybrid"
+    )
+    assert done.code == 0, done.err
+    assert "1 documents are left to judge" in done.err
+    assert "bm25" in done.out
+    compared = ragindex(
+        "compare", "notes", "--questions", "judged", "--index", "compared", "--methods", "bm25", "--json", "-"
+    )
+    assert compared.code == 0, compared.err
+    assert compared.json["dataset"]["questions"] == 1
+
+
+def test_comparison_that_was_stopped_goes_on(unfinished: Path) -> None:
+    """The answers that were there are not asked for again."""
+    (answers,) = Path("compared/runs").rglob("answers-20.jsonl")
+    before = answers.read_bytes(), answers.stat()
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,hybrid", "--index", "compared")
+    done = ragindex(*arguments, "--json", "-")
+    assert done.code == 0, done.err
+    assert [method["label"] for method in done.json["methods"]] in (["bm25", "hybrid"], ["hybrid", "bm25"])
+    assert (answers.read_bytes(), answers.stat().st_mtime_ns, answers.stat().st_ino) == (
+        before[0],
+        before[1].st_mtime_ns,
+        before[1].st_ino,
+    )
+
+
+def test_index_of_format_4_is_refused_with_the_command_that_builds_it_again(unfinished: Path) -> None:
+    """The command as it is printed pays for nothing, and keeps the files of answers and vectors."""
+    answers, vectors = (unfinished / "format4" / name for name in ("calls.sqlite", "caches/vectors.sqlite"))
+    sizes = answers.stat().st_size, vectors.stat().st_size
+    refused = ragindex("search", "slate", "--index", "format4", "--method", "dense")
+    assert refused.code == 4
+    start, _, command = refused.err.strip().partition("Run: ")
+    assert "The index format4 has format 4, of an earlier ragindex; this one reads 5." in start
+    words = shlex.split(command)
+    assert words == ["ragindex", "index", str(unfinished / "notes"), "--index", "format4", "--rebuild"]
+    built = ragindex(*words[1:])
+    assert built.code == 0, built.err
+    assert (answers.stat().st_size, vectors.stat().st_size) >= sizes
+    answer = ragindex("search", "slate", "--index", "format4", "--method", "dense", "--json", "-").json
+    assert {hit["id"] for hit in answer["hits"]} <= {"anna.md#0", "mill.md#0", "orla.md#0"}
+    assert answer["hits"]

@@ -4,6 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from markupsafe import Markup
 
@@ -152,9 +153,15 @@ def _spreads(comparison: Comparison) -> Mapping[int, tuple[float, float]]:
         scores = [method.per_query[query.id] for method in comparison.methods if query.id in method.per_query]
         by_k = [[score.get(name, 0.0) for score in scores] for name in names] if scores else []
         if any(max(values) > min(values) for values in by_k):
-            every = sum(statistics.pstdev(values) for values in by_k)
+            every = sum(_deviate(tuple(values)) for values in by_k)
             spreads[at] = (max(by_k[0]) - min(by_k[0]), every)
     return spreads
+
+
+@lru_cache(maxsize=10_000)
+def _deviate(values: tuple[float, ...]) -> float:
+    """Return the standard deviation, which is exact and slow; of a thousand questions, few have other values."""
+    return statistics.pstdev(values)
 
 
 def _question_detail(comparison: Comparison, at: int) -> QuestionDetail:

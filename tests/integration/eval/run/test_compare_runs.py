@@ -244,3 +244,32 @@ def test_threshold_of_rankings(files: Path) -> None:
     arguments = ("compare", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
     assert ragindex(*arguments, "--fail-below", "b:R@1=0.5").code == 8
     assert json.loads(Path("out/comparison.json").read_text())["asked"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.trec"], ["--qrels", "qrels.trec"]]
+)
+def test_recommend_names_the_command_for_rankings(files: Path, arguments: list[str]) -> None:
+    done = ragindex("recommend", *arguments)
+    assert (done.code, done.out) == (2, "")
+    command = "compare --run FILE --run FILE --qrels FILE"
+    assert done.err == (
+        "error: recommend saves building methods and asking questions, which rankings in files do not need. "
+        f"Which of them is best: ragindex {command}\n"
+    )
+    for name in ("a.trec", "b.trec"):
+        command = command.replace("--run FILE", f"--run {name}", 1)
+    compared = ragindex(*command.replace("FILE", "qrels.trec").split(), "--k", "1", "--out", "out")
+    assert compared.code == 0, compared.err
+    assert "a is best at R@1 (100.0;" in compared.out
+
+
+def test_rankings_of_other_runs_are_kept(files: Path) -> None:
+    given = ("compare", "--qrels", "qrels.trec", "--k", "1")
+    assert ragindex(*given, "--run", "a.trec", "--run", "b.trec").err == ""
+    single = ragindex(*given, "--run", "b.trec").err
+    backup = "ragindex-results/qrels.trec.1"
+    assert (
+        single == f"ragindex-results/qrels.trec held results of 40 questions and 2 methods, which are now in {backup}\n"
+    )
+    assert [method.label for method in load_results(Path(backup)).comparisons[0].methods] == ["a", "b"]

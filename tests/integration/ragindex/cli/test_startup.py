@@ -76,3 +76,18 @@ def test_audit_of_figures_imports_neither_index_nor_corpus() -> None:
     imported = find_imported("audit", "--value", "40.5", "--value", "36.4", "--n", "1000", "--metric", "EM")
     assert "ragindex_eval.auditing.audit" in imported
     assert {"ragindex.index.index", "ragindex.corpus.corpus", "ragindex.stores", "mlflow"} & imported == set()
+
+
+def test_comparison_of_rankings_imports_neither_readers_nor_rules(tmp_path: Path) -> None:
+    (tmp_path / "qrels.trec").write_text("q 0 a 1\n")
+    (tmp_path / "a.trec").write_text("q Q0 a 1 2.0 a\n")
+    run, qrels = tmp_path / "a.trec", tmp_path / "qrels.trec"
+    imported = find_imported("compare", "--run", run, "--qrels", qrels, "--out", tmp_path / "out")
+    assert "ragindex_eval.run.compare_runs" in imported
+    unneeded = {
+        "ragindex.english",
+        "ragindex.index.index",
+        "ragindex.index.leases",
+        "ragindex.corpus.readers.by_suffix",
+    }
+    assert unneeded & imported == set()
