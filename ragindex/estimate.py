@@ -570,13 +570,13 @@ class _Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """What a model's calls cost: its prices, the tokens that it thinks before it answers, and the `room` for these."""
+    """What a model's calls cost: prices, the tokens that it thinks, and the `reasoning_tokens` set aside for these."""
 
     prices: Prices
     name: str
     thoughts: int
     batched: bool = False
-    room: int = 0
+    reasoning_tokens: int = 0
 
     @classmethod
     def of(cls, llm: LLMPlugin, setting: LLMSettings, *, batched: bool = False) -> "Pricing":
@@ -655,15 +655,15 @@ class Pricing:
         )
 
     def _assume(self, counts: _Counts, typical: _Typical, task: Task[Any] | None) -> _Counts:
-        """Return counts by rules with the answers of a model, which may think longer than an answer has room for.
+        """Return counts by rules with the answers of a model, which may think for longer than the limit of an answer.
 
-        Such an answer is cut off, and asked for again with more room.
+        Such an answer is cut off, and asked for again with a higher limit.
         """
         written = max(counts.written * typical.length, counts.calls * typical.least) + counts.calls * self.thoughts
-        room = self.room + (0 if task is None else task.max_tokens)
-        if not self.thoughts or task is None or written <= counts.calls * room:
+        limit = self.reasoning_tokens + (0 if task is None else task.max_tokens)
+        if not self.thoughts or task is None or written <= counts.calls * limit:
             return replace(counts, written=written)
-        return _Counts(2 * counts.calls, 2 * counts.read, written + counts.calls * room, 2 * counts.known)
+        return _Counts(2 * counts.calls, 2 * counts.read, written + counts.calls * limit, 2 * counts.known)
 
     def _money(self, calls: float, read: float, written: float, known: float) -> float | None:
         """Return the cost of calls of which the share `known` of what is read began an earlier prompt."""

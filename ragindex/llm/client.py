@@ -25,7 +25,7 @@ from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages, retries_failed
 
-_THINKING_ROOM = 4096  # more tokens for an answer whose room was spent on thoughts
+_THINKING_TOKENS = 4096  # more tokens for an answer whose limit was spent on thoughts
 _MAX_FAILURES_IN_A_ROW = 20
 _LEAST_CHARGED, _MOST_UNUSABLE = 40, 0.25  # of so many inputs, the share without a usable answer that ends a run
 _LONGEST_EXAMPLE = 200  # characters of an answer in an error
@@ -258,7 +258,7 @@ def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableEr
     request = replace(request, question=hash_follow_up(request.question, error.kind))
     if error.kind == "truncated":
         thought = not drop_thoughts(answer.text).strip()
-        return replace(request, max_tokens=2 * request.max_tokens + (_THINKING_ROOM if thought else 0))
+        return replace(request, max_tokens=2 * request.max_tokens + (_THINKING_TOKENS if thought else 0))
     is_plain = answer.structure == "text" and request.plain
     form = "in the form asked for" if is_plain else f"again. {SCHEMA_HINT}{request.schema}"
     note = f"Your answer cannot be used: {error.reason}. Answer {form}"
