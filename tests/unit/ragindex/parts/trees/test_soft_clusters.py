@@ -114,14 +114,14 @@ def test_clusters_may_be_long() -> None:
 
 
 def test_the_search_is_sparse_and_finds_the_lowest_of_a_valley() -> None:
-    asked: list[int] = []
+    tried: list[int] = []
 
     def value(count: int) -> float:
-        asked.append(count)
+        tried.append(count)
         return abs(count - 20)
 
     assert lowest(value, 1, 49) == 20
-    assert asked == [*range(1, 13), 16, 24, 32, 14, 20, 18, 22, 19, 21]
+    assert tried == [*range(1, 13), 16, 24, 32, 14, 20, 18, 22, 19, 21]
 
 
 @given(st.integers(1, 3), st.integers(1, 49), st.integers(1, 49))
@@ -132,9 +132,9 @@ def test_every_valley_is_found(least: int, most: int, bottom: int) -> None:
 
 
 def test_two_rises_end_the_search_beyond_twelve() -> None:
-    asked: list[int] = []
-    assert lowest(lambda count: asked.append(count) or count, 1, 49) == 1  # type: ignore[func-returns-value]
-    assert asked == [*range(1, 13)]
+    tried: list[int] = []
+    assert lowest(lambda count: tried.append(count) or count, 1, 49) == 1  # type: ignore[func-returns-value]
+    assert tried == [*range(1, 13)]
 
 
 @given(st.lists(st.integers(0, 1000), min_size=12, max_size=12, unique=True))
