@@ -1,0 +1,72 @@
+"""Tables of figures that several pages show: made from one file of results, with which no page disagrees."""
+
+import re
+import runpy
+from collections.abc import Iterator
+
+import pytest
+from project import ROOT
+
+MADE = runpy.run_path(str(ROOT / "docs" / "make_figures.py"))
+RECORDS = MADE["read_records"]()
+PAGES = sorted({*(ROOT / "docs" / "explanation").rglob("*.md"), *(ROOT / "docs" / "dev" / "evidence").glob("*.md")})
+EARLIER = ("before the text analysis changed last", "before [decision 174]")
+"""What a page says if its rows were measured before a change that moved them."""
+RECALLS = re.compile(r"(\d+\.\d) / (\d+\.\d) / (\d+\.\d)")
+
+
+def test_pages_have_the_tables_of_the_results() -> None:
+    for path, text in MADE["pages"](RECORDS):
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python docs/make_figures.py"
+
+
+def test_results_say_how_and_when_they_were_measured() -> None:
+    assert len(RECORDS) >= 2
+    for record in RECORDS:
+        assert record["command"].startswith("ragindex compare ")
+        assert not re.search(r"/(home|work|tmp|Users)/", record["command"])
+        assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", record["date"])
+        assert re.fullmatch(r"\d+\.\d+\.\d+", record["version"])
+        assert record["questions"] >= 50
+        for figures in record["figures"].values():
+            assert len(figures) == 3
+            assert all(0 <= value <= 100 for value in figures)
+        for gains in record["gains"].values():
+            assert all(low <= gain <= high for over in gains.values() for gain, low, high in over)
+
+
+def test_a_comparison_replaces_the_figures_of_its_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(date: str, *labels: str) -> dict[str, object]:
+        figures = {label: [1.0, 2.0, 3.0] for label in labels}
+        return {"data": "words", "encoder": "lsa", "date": date, "figures": figures, "gains": {}}
+
+    earlier, other = record("2026-01-01", "bm25", "dense"), record("2026-01-01", "hybrid")
+    records = MADE["replace_methods"]([earlier, other], record("2026-02-02", "bm25", "hybrid"))
+    assert [(each["date"], list(each["figures"])) for each in records] == [
+        ("2026-01-01", ["dense"]),
+        ("2026-02-02", ["bm25", "hybrid"]),
+    ]
+
+
+def _rows() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Page, method and figures of each row of a measured method, on pages that say nothing of earlier figures."""
+    labels = {label for record in RECORDS for label in record["figures"]}
+    for page in PAGES:
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        if any(phrase in text for phrase in EARLIER):
+            continue
+        for line in page.read_text(encoding="utf-8").splitlines():
+            first = re.match(r"\| `([^`]+)`[^|]* \|", line)
+            if first is not None and first[1] in labels:
+                yield from ((page.name, first[1], match.groups()) for match in RECALLS.finditer(line))
+
+
+def test_no_page_has_figures_that_differ_at_5_alone_from_the_results() -> None:
+    """Recalls of a method that are equal at 10 and 15 are of the same questions: then that at 5 is equal too."""
+    disagreeing = []
+    for page, label, figures in _rows():
+        results = [tuple(f"{value:.1f}" for value in record["figures"].get(label, ())) for record in RECORDS]
+        near = [values for values in results if values and values[1:] == figures[1:]]
+        if near and figures not in results:
+            disagreeing.append(f"{page}: {label} has {' / '.join(figures)}, the results {' / '.join(near[0])}")
+    assert disagreeing == []
