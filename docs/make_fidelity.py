@@ -28,8 +28,9 @@ the [studies](../../studies/README.md) that were run here, beside the published 
 and from `studies/results`; G, S and V are readings on these pages. A figure in these tables is the first of
 its row; in brackets are 95 % intervals; a gain agrees if it has the published sign. Where the LLM
 or the reader is “rules”, no model was asked. Rules answer poorly, so EM and F1 of their answers say
-little about a method. The papers' other tables and figures, and what was not run, are listed under
-[analyses](../../studies/README.md#analyses).
+little about a method. The gist memory of GEAR by rules is [mostly
+empty](evidence/gear.md#without-a-model), so its rows do not test it. The papers' other tables and
+figures, and what was not run, are listed under [analyses](../../studies/README.md#analyses).
 
 """
 STUDIES_HEAD = (
@@ -40,12 +41,13 @@ STUDIES_HEAD = (
 )
 
 
-class Kept(NamedTuple):
-    """The result of a study on one data set."""
+class StudyResult(NamedTuple):
+    """The result of a study on one data set; `outdated` says how it was run otherwise than the study says now."""
 
     study: str
     command: str
     published: PublishedComparison
+    outdated: str = ""
 
 
 def keep(folder: Path) -> None:
@@ -53,7 +55,7 @@ def keep(folder: Path) -> None:
     study = load_results(folder)
     for comparison in study.comparisons:
         if comparison.published is None:
-            raise SystemExit(f"{folder} has no published figures: run it with --config studies/… --published-data NAME")
+            raise SystemExit(f"{folder} has no published figures: run it with ragindex study NAME")
         command = re.sub(r"(?<![\w.])/(?:[^/\s]+/)+", "", study.command)
         text = json.dumps({"study": study.name, "command": command, "published": comparison.published.to_json()})
         value = json.loads(text, parse_float=lambda number: round(float(number), 8))
@@ -66,7 +68,12 @@ def page() -> str:
     """The whole page."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
     results = [
-        Kept(record["study"], record["command"], PublishedComparison.from_json(record["published"]))
+        StudyResult(
+            record["study"],
+            record["command"],
+            PublishedComparison.from_json(record["published"]),
+            record.get("outdated", ""),
+        )
         for record in records
     ]
     lines = [line for method in METHODS for line in _method(method, results)]
@@ -87,7 +94,7 @@ def claims(method: str) -> list[list[str]]:
     return rows
 
 
-def _method(method: str, results: Sequence[Kept]) -> Iterator[str]:
+def _method(method: str, results: Sequence[StudyResult]) -> Iterator[str]:
     yield from (f"## {method}", "", f"[Its evidence](evidence/{method}.md) has the readings.", "")
     yield from ("| of the paper | section | here | checked by | published, and reached |", "|---|---|---|---|---|")
     for *cells, written in claims(method):
@@ -110,9 +117,11 @@ def _reached(published: PublishedComparison, label: str) -> str:
     return f"{published.data} {row.metric} published {row.published}, here {row.here}{gain}."
 
 
-def _study(result: Kept) -> Iterator[str]:
+def _study(result: StudyResult) -> Iterator[str]:
     table = tabulate_published(result.published)
     yield from (f"### {result.study}, {result.published.data}", "", f"    {result.command}", "")
+    if result.outdated:
+        yield from (f"**Not as the study is now.** {result.outdated}", "")
     yield from (textwrap.fill(f"{table.title}. {' '.join(table.sentences)}", 100), "")
     yield "| method | metric | published | here | here − published | verdict | gain |"
     yield "|---|---|---|---|---|---|---|"

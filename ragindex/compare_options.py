@@ -17,6 +17,7 @@ class CompareOptions(TypedDict, total=False):
     index: str | Path | Index | None
     # documents and questions
     limit: int | None
+    kinds: Mapping[str, int] | str | None
     format: str | None
     skip_bad: bool | None
     strict: bool
@@ -25,6 +26,7 @@ class CompareOptions(TypedDict, total=False):
     encoding: str | None
     max_file_mb: float
     ocr: bool
+    chunking: str | None
     rows: Any
     # methods
     with_rerank: bool
@@ -44,7 +46,10 @@ class CompareOptions(TypedDict, total=False):
     # figures
     k: int | str | Sequence[int]
     read: bool
-    reader_tokens: int
+    reader_llm: PluginSpec | None
+    reader_tokens: int | None
+    reader_passages: int | None
+    reader_input: Literal["notes", "passages"]
     reader_prompt: Literal["short", "six-words", "fewest-words"]
     qa_model: str | None
     holdout: str | Path | None

@@ -10,8 +10,8 @@ sample they are assumed. How sure each figure is, is its interval (docs/dev/deci
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from datetime import date
 from math import log2
 from pathlib import Path
@@ -22,20 +22,29 @@ import regex
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.counting import COUNTED_ENCODING, Counting, CountingEncoder, CountingRules, FindStored, Repaid
+from ragindex.counting import (
+    COUNTED_ENCODING,
+    Counting,
+    CountingEncoder,
+    CountingRules,
+    FindStored,
+    Repaid,
+    RepaidAnswers,
+)
 from ragindex.errors import ServiceError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.parts import inputs_of, parts_of, tasks_of, topological_order, uses_encoder
 from ragindex.interfaces import Part, Retriever, Scheme
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings, PaidPlugin
 from ragindex.llm import answer_question, tokens
+from ragindex.llm.answer_question import AnswerOutput, ContextLimits
 from ragindex.llm.output import schema_text
 from ragindex.llm.prices import Prices
 from ragindex.llm.tasks import Task
 from ragindex.parts.asking import PassageAnswers
 from ragindex.plugins import registry
 from ragindex.plugins.base import Plugin, asks_service
-from ragindex.types import Chunking, Document, Query
+from ragindex.types import Chunking, Document, Query, Retrieval
 
 Basis: TypeAlias = Literal["counted", "sampled", "assumed"]
 ChunkingChoice: TypeAlias = Chunking | Literal["default", "corpus"] | None
@@ -155,7 +164,8 @@ def estimate(
     every request for the sample failed.
     """
     by_label = schemes if isinstance(schemes, Mapping) else {registry.label(scheme): scheme for scheme in schemes}
-    name, language = require_model(llm), scope.language
+    require_model(llm)
+    language = scope.language
     all_parts = [part for part in topological_order(_list_parts(by_label)) if "model" in part.uses]
     parts = [part for part in all_parts if part not in scope.built]
     if not parts or not corpus.documents:
@@ -164,13 +174,13 @@ def estimate(
     pricing = Pricing.of(llm, setting, batched=llm.batches())
     sample = min(scope.sample, len(corpus.documents))
     chosen = Random(scope.seed).sample(corpus.documents, sample)  # noqa: S311  # no secret
-    by_rules = _count_indexing(chosen, chunking, parts, Counting(model=name), LLMSettings(), language) if chosen else {}
+    by_rules = _count_indexing(chosen, chunking, parts, Counting.beside(llm), LLMSettings(), language) if chosen else {}
     in_earnest = _count_indexing(chosen, chunking, parts, _ask_at_once(llm), setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
-    counting = Counting.beside(name, scope.paid)  # after the sample, which is paid for now
+    counting = Counting.beside(llm, scope.paid)  # after the sample, which is paid for now
     documents, share = _draw_documents(corpus.documents, scope)
     indexing = _count_indexing(documents, chunking, parts, counting, LLMSettings(), language)
     tasks = {task.name: task for part in parts for task in part.tasks()}
@@ -194,29 +204,45 @@ def estimate(
     return estimates
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingPlan:
+    """The language model that reads what was found, how much of it, and by which task; `paid` has paid answers."""
+
+    llm: LLMPlugin
+    limits: ContextLimits = field(default_factory=ContextLimits)
+    task: Task[AnswerOutput] = answer_question.ANSWER
+    paid: LLM | None = None
+
+    def open_rules(self) -> CountingRules:
+        """Open the rules that count what the model would read and write; its paid answers are not counted."""
+        require_model(self.llm)
+        return Counting.beside(self.llm, self.paid).open()
+
+
 def estimate_questions(
     corpus: Corpus,
     schemes: Mapping[str, Scheme],
-    llm: LLMPlugin,
+    llm: LLMPlugin | None,
     setting: LLMSettings,
     queries: Sequence[Query],
     *,
-    reads: bool,
-    reader_tokens: int = tokens.DEFAULT_TOKENS,
+    reading: ReadingPlan | None = None,
     k: int = 20,
     scope: EstimateScope = _WHOLE,
 ) -> list[Estimate]:
     """Estimate the cost of asking `queries` of each method in `schemes`, by label: one Estimate per task and method.
 
-    Counted are the tasks that the methods run for questions and, if it `reads`, answering with `llm` from the top `k`
-    hits. Each method is built with the offline rules, and with `lsa` if it needs an encoder, so building costs nothing;
-    the passages it finds have about the same length as the real ones. The sample of a `scope` is of questions: the LLM
-    takes as many rounds for them as it does, and asking them again costs nothing. Without one, the rounds are those of
-    the rules. Raises UsageError if `llm` names no model (`offline`), a task has no rule, or a method asks a service.
+    Counted are the tasks that the methods run for questions with `llm`, None if that costs nothing, and `reading`
+    answers from the top `k` hits. Each method is built with the offline rules, and with `lsa` if it needs an encoder,
+    so building costs nothing; the passages it finds have about the same length as the real ones. The sample of a
+    `scope` is of questions: the LLM takes as many rounds for them as it does, and asking them again costs nothing.
+    Without one, the rounds are those of the rules. Raises UsageError if an LLM names no model (`offline`), a task has
+    no rule, or a method asks a service.
     """
-    name = require_model(llm)
-    pricing = Pricing.of(llm, setting)
-    asking = {label: scheme for label, scheme in schemes.items() if reads or tasks_of(scheme)}
+    pricing = None if llm is None else Pricing.of(llm, setting)
+    asking = {
+        label: scheme for label, scheme in schemes.items() if reading is not None or (pricing and tasks_of(scheme))
+    }
     for label, scheme in asking.items():
         if asks_service(scheme):
             raise UsageError(f"{label} asks a service, and an estimate asks none. Leave it out of --methods.")
@@ -226,13 +252,14 @@ def estimate_questions(
     drawn = _draw(queries, scope.most_questions, scope.seed)
     factor = len(queries) / max(1, len(drawn))
     chosen = _draw(queries, scope.sample, scope.seed) if scope.sample else []
-    model = _ask_at_once(llm).open(setting) if chosen else None
+    model = _ask_at_once(llm).open(setting) if chosen and llm is not None else None
+    reads = None if reading is None else reading.open_rules()
     estimates: list[Estimate] = []
     with (
         tempfile.TemporaryDirectory() as folder,
         Index.open(
             Path(folder),
-            llm=Counting.beside(name, scope.paid),
+            llm=None if llm is None else Counting.beside(llm, scope.paid),
             language=scope.language,
             chunking=scope.chunking_of(corpus),
             create=True,
@@ -240,65 +267,89 @@ def estimate_questions(
     ):
         index.add(documents)
         index.build(*asking.values())
-        rules = index.llm
-        assert isinstance(rules, CountingRules)  # noqa: S101  # Counting opens nothing else
         for label, scheme in asking.items():
-            retriever = scheme.open(index)
-            tasks = {task.name: task for task in tasks_of(scheme)}
+            retriever, rules = scheme.open(index), index.llm
             by_rules, real = dict[str, _Counts](), dict[str, _Counts]()
-            if chosen and tasks:
+            if chosen and tasks_of(scheme) and isinstance(rules, CountingRules):
                 by_rules = _count_retrieval(retriever, chosen, k, rules.without_paid())
                 real = _count_retrieval(retriever, chosen, k, rules.delegating_to(model))
             with ledger.record_calls() as tally:  # after the sample, which is paid for now
                 retrievals = retriever.retrieve(drawn, k)
-            all_counts = _count_by_task(tally)
-            for task in dict.fromkeys((*all_counts, *real, *rules.repaid.tasks())):
-                counts = all_counts.get(task, _Counts()).times(factor)
-                scaling = _Scaling(by_rules.get(task), real.get(task), len(queries) / max(1, len(chosen)))
-                estimate = pricing.price(
-                    f"{task}, {label}", counts, scaling, tasks.get(task), from_corpus=False, part_of_corpus=share > 1
+            if pricing is not None and isinstance(rules, CountingRules):
+                counted = _CountedQuestions(
+                    _count_by_task(tally), by_rules, real, factor, len(queries) / max(1, len(chosen)), share
                 )
-                estimate = _add_repaid(estimate, [each.times(factor) for each in rules.repaid.take(task)])
-                counted_share = 1 / max(share, factor)
-                estimates.append(replace(estimate, methods=(label,), step="questions", share=counted_share))
-            if reads:
-                contexts = [
-                    answer_question.build_context(retrieval.hits, retrieval.notes, reader_tokens, name)
-                    for retrieval in retrievals
-                ]
-                readings = {
-                    query.id: answer_question.answer_inputs(query.text, context, index.language)
-                    for query, context in zip(drawn, contexts, strict=True)
-                }
-                sampled = [readings[query.id] for query in chosen if query.id in readings]
+                estimates += counted.price(label, scheme, pricing, rules.repaid)
+            if reading is not None and reads is not None:
                 estimates += estimate_reading(
-                    list(readings.values()), sampled, rules, model, label, pricing=pricing, factor=factor
+                    *(reading, reads, label, drawn, retrievals, index.language, setting), sampled=chosen, factor=factor
                 )
     return estimates
 
 
+@dataclass(frozen=True, slots=True)
+class _CountedQuestions:
+    """What a method asks for questions, by task: by rules for those that were drawn, and on a sample by both.
+
+    A question that was drawn stands for `factor` questions, a sampled one for `sample_factor`, and a document that was
+    read for `document_factor` documents.
+    """
+
+    counts: Mapping[str, _Counts]
+    by_rules: Mapping[str, _Counts]
+    real: Mapping[str, _Counts]
+    factor: float
+    sample_factor: float
+    document_factor: float
+
+    def price(self, label: str, scheme: Scheme, pricing: "Pricing", repaid: RepaidAnswers) -> Iterator[Estimate]:
+        """Yield an estimate for each task."""
+        tasks = {task.name: task for task in tasks_of(scheme)}
+        for task in dict.fromkeys((*self.counts, *self.real, *repaid.tasks())):
+            estimate = pricing.price(
+                f"{task}, {label}",
+                self.counts.get(task, _Counts()).times(self.factor),
+                _Scaling(self.by_rules.get(task), self.real.get(task), self.sample_factor),
+                tasks.get(task),
+                from_corpus=False,
+                part_of_corpus=self.document_factor > 1,
+            )
+            estimate = _add_repaid(estimate, [each.times(self.factor) for each in repaid.take(task)])
+            share = 1 / max(self.document_factor, self.factor)
+            yield replace(estimate, methods=(label,), step="questions", share=share)
+
+
 def estimate_reading(
-    inputs: Sequence[Mapping[str, Any]],
-    sampled: Sequence[Mapping[str, Any]],
-    rules: LLM,
-    model: LLM | None,
+    reading: ReadingPlan,
+    rules: CountingRules,
     label: str,
+    queries: Sequence[Query],
+    retrievals: Sequence[Retrieval],
+    language: str,
+    setting: LLMSettings,
     *,
-    pricing: "Pricing",
+    sampled: Sequence[Query] = (),
     factor: float = 1.0,
 ) -> list[Estimate]:
-    """Estimate answering the `inputs` of the answer task; the `sampled` ones are sent to the model, if there are any.
+    """Estimate reading the answers of queries from their retrievals; those of `sampled` queries are sent to the model.
 
-    The counts of the inputs stand for `factor` times as many.
+    `rules` are those of the plan, which `open_rules` opens once for several methods. The counts of the queries stand
+    for `factor` times as many.
     """
-    task = answer_question.ANSWER
+    pricing, task = Pricing.of(reading.llm, setting), reading.task
+    contexts = [reading.limits.build(retrieval, pricing.name) for retrieval in retrievals]
+    inputs = {
+        query.id: answer_question.answer_inputs(query.text, context, language)
+        for query, context in zip(queries, contexts, strict=True)
+    }
     by_rules = real = None
-    if sampled and model is not None:
-        with rules.without_paid() if isinstance(rules, CountingRules) else nullcontext():
-            by_rules = _count_answering(rules, sampled).get(task.name)
-        real = _count_answering(model, sampled).get(task.name)
-    counts = _count_answering(rules, inputs).get(task.name)  # after the sample, which is paid for now
-    repaid = rules.repaid.take(task.name) if isinstance(rules, CountingRules) else ()
+    sent = [inputs[query.id] for query in sampled if query.id in inputs]
+    if sent:
+        with rules.without_paid():
+            by_rules = _count_answering(rules, task, sent).get(task.name)
+        real = _count_answering(_ask_at_once(reading.llm).open(setting), task, sent).get(task.name)
+    counts = _count_answering(rules, task, list(inputs.values())).get(task.name)  # after the sample, paid for now
+    repaid = rules.repaid.take(task.name)
     if counts is None and not repaid:
         return []
     priced = pricing.price(
@@ -347,9 +398,9 @@ def _count_retrieval(
     return _count_by_task(tally)
 
 
-def _count_answering(llm: LLM, inputs: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
+def _count_answering(llm: LLM, task: Task[AnswerOutput], inputs: Sequence[Mapping[str, Any]]) -> dict[str, _Counts]:
     with ledger.record_calls() as tally:
-        llm.map(answer_question.ANSWER, inputs)
+        llm.map(task, inputs)
     return _count_by_task(tally)
 
 
@@ -519,13 +570,13 @@ class _Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """What a model's calls cost: its prices, the tokens that it thinks before it answers, and the `room` for these."""
+    """What a model's calls cost: prices, the tokens that it thinks, and the `reasoning_tokens` set aside for these."""
 
     prices: Prices
     name: str
     thoughts: int
     batched: bool = False
-    room: int = 0
+    reasoning_tokens: int = 0
 
     @classmethod
     def of(cls, llm: LLMPlugin, setting: LLMSettings, *, batched: bool = False) -> "Pricing":
@@ -604,15 +655,15 @@ class Pricing:
         )
 
     def _assume(self, counts: _Counts, typical: _Typical, task: Task[Any] | None) -> _Counts:
-        """Return counts by rules with the answers of a model, which may think longer than an answer has room for.
+        """Return counts by rules with the answers of a model, which may think for longer than the limit of an answer.
 
-        Such an answer is cut off, and asked for again with more room.
+        Such an answer is cut off, and asked for again with a higher limit.
         """
         written = max(counts.written * typical.length, counts.calls * typical.least) + counts.calls * self.thoughts
-        room = self.room + (0 if task is None else task.max_tokens)
-        if not self.thoughts or task is None or written <= counts.calls * room:
+        limit = self.reasoning_tokens + (0 if task is None else task.max_tokens)
+        if not self.thoughts or task is None or written <= counts.calls * limit:
             return replace(counts, written=written)
-        return _Counts(2 * counts.calls, 2 * counts.read, written + counts.calls * room, 2 * counts.known)
+        return _Counts(2 * counts.calls, 2 * counts.read, written + counts.calls * limit, 2 * counts.known)
 
     def _money(self, calls: float, read: float, written: float, known: float) -> float | None:
         """Return the cost of calls of which the share `known` of what is read began an earlier prompt."""

@@ -10,8 +10,8 @@ from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import AnswerContext, build_context
 from ragindex.plugins.registry import label
 from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.retrieval.trace import Trace
-from ragindex.types import Hit, Retrieval
+from ragindex.retrieval.trace import IF_STOPPED, KEPT_IDS, Trace
+from ragindex.types import Hit, Retrieval, Step
 
 Merge: TypeAlias = Literal["score", "rrf", "interleave"]
 
@@ -51,6 +51,13 @@ class Rounds:
         self.rankings.append(retrieval.hits)
         self.trace.of_base(retrieval.trace, iteration)
         self.notes += [note for note in retrieval.notes if note not in self.notes]
+
+    def merge(self, how: Merge, rrf_k: float, source: str, question: str) -> tuple[Hit, ...]:
+        """Merge the rankings so far, and record the result as what the method returns if it stops after this round."""
+        hits = merge_rankings(self.rankings, how, rrf_k, source)
+        ids = tuple(hit.id for hit in hits[:KEPT_IDS])
+        self.trace.steps.append(Step(len(self.rankings), IF_STOPPED, question, ids))
+        return hits
 
 
 def merge_rankings(rankings: Sequence[Sequence[Hit]], how: Merge, rrf_k: float, source: str) -> tuple[Hit, ...]:

@@ -17,7 +17,7 @@ from ragindex.plugins.registry import SchemeField
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Hit, Query, Retrieval, Step
-from ragindex_baselines.agents import AgentTools, Merge, Rounds, merge_rankings, open_tools
+from ragindex_baselines.agents import AgentTools, Merge, Rounds, open_tools
 
 _ANSWER_PHRASE = "the answer is"
 _UNKNOWN = regex.compile(r"the answer is:?\s+unknown\b", regex.IGNORECASE)
@@ -170,7 +170,7 @@ class IRCoTRetriever:
         for iteration in range(1, last + 1):
             (retrieval,) = tools.base.retrieve([replace(query, text=question)], settings.base_k)
             chain.add(retrieval, iteration)
-            hits = merge_rankings(chain.rankings, settings.merge, settings.rrf_k, tools.source)
+            hits = chain.merge(settings.merge, settings.rrf_k, tools.source, query.text)
             if iteration == last:
                 why = f"All {last} rounds are done."
                 break

@@ -18,7 +18,7 @@ from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval
-from ragindex_baselines.agents import AgentTools, Merge, Rounds, merge_rankings, open_tools
+from ragindex_baselines.agents import AgentTools, Merge, Rounds, open_tools
 
 # ---------------------------------------------------------------- the follow-up questions
 
@@ -141,6 +141,7 @@ class SelfAskRetriever:
     def _retrieve_one(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         settings, rounds = self.settings, Rounds()
         rounds.add(retrieval, 1)
+        hits = self._merge(rounds, query)
         follow_ups = self._ask(query.text, retrieval.hits, rounds.trace)
         if settings.searches and follow_ups:
             queries = [replace(query, text=follow_up.text) for follow_up in follow_ups]
@@ -148,13 +149,16 @@ class SelfAskRetriever:
                 self.tools.base.retrieve(queries, settings.candidates), start=2
             ):
                 rounds.add(follow_up_retrieval, iteration)
-        hits = merge_rankings(rounds.rankings, settings.merge, settings.rrf_k, self.tools.source)
+                hits = self._merge(rounds, query)
         record_ranking("merged searches", hits, k)
         notes = [*rounds.notes, *(follow_up.text for follow_up in follow_ups)]
         if settings.answers:
             answer = self._answer(query.text, hits, notes, rounds)
             notes += [f"The answer is: {answer}."] if answer else []
         return Retrieval(hits[:k], tuple(rounds.trace.steps), tuple(dict.fromkeys(notes)))
+
+    def _merge(self, rounds: Rounds, query: Query) -> tuple[Hit, ...]:
+        return rounds.merge(self.settings.merge, self.settings.rrf_k, self.tools.source, query.text)
 
     def _ask(self, question: str, hits: Sequence[Hit], trace: Trace) -> list[FollowUp]:
         most, language = self.settings.most_follow_ups, self.tools.language

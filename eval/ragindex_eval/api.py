@@ -64,9 +64,15 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
         _refuse(_given(settings, ("format", *_SELECTION)), "describes a path, and the data is a Corpus")
         if settings.questions is None:
             raise UsageError("compare: a Corpus comes without questions. Give questions=FILE, a .csv, .jsonl or .txt.")
-        asking = {"skip_bad": settings.skip_bad, "limit": settings.limit, "seed": settings.seed or 0}
-        return datasets.add_questions(data, settings.questions, **asking)  # type: ignore[arg-type]  # a flag and two numbers
-    given = _given(settings, ("questions", "format", "limit", *_SELECTION))
+        return datasets.add_questions(
+            data,
+            settings.questions,
+            skip_bad=settings.skip_bad,
+            limit=settings.limit,
+            kinds=settings.kinds,
+            seed=settings.seed or 0,
+        )
+    given = _given(settings, ("questions", "format", "limit", "kinds", *_SELECTION))
     _refuse(given, "describes a path, and the data is a Dataset, which is read already")
     return data if data.gold is None else replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))
 

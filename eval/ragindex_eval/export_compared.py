@@ -16,6 +16,7 @@ from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodResult
 from ragindex_eval.run.answers_file import answers_fingerprint
 from ragindex_eval.run.read_answers import make_reader
+from ragindex_eval.run.settings import make_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,17 @@ class ComparedMethod:
         answers = answers_fingerprint(index, scheme, comparison.queries, comparison.gold)
         if comparison.reader is None:
             return answers
-        reader = make_reader(index, comparison.reader.tokens, comparison.reader.prompt, comparison.gold)
-        return canonical.digest([answers, reader.id])
+        facts = comparison.reader
+        settings = make_settings(
+            {
+                "reader_llm": facts.llm,
+                "reader_tokens": facts.tokens,
+                "reader_passages": facts.passages,
+                "reader_input": facts.input,
+                "reader_prompt": facts.prompt,
+            }
+        )
+        return canonical.digest([answers, make_reader(index, settings, comparison.gold).id])
 
 
 def read_compared(folder: Path, label: str | None) -> ComparedMethod:

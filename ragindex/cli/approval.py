@@ -102,16 +102,23 @@ class QuestionBudget(Budget):
 
 
 def limit_question(
-    scheme: Scheme, folder: Path, llm: str | None, encoder: str | None, budget: float | None, yes: bool
+    scheme: Scheme,
+    folder: Path,
+    models: Sequence[str | None],
+    encoder: str | None,
+    budget: float | None,
+    yes: bool,
 ) -> Budget | None:
     """Return the budget of a command that asks one question: the one given, else what it may cost without consent.
+
+    `models` are the language models that it asks, None for that of the index.
 
     There is no limit if the user has agreed (`yes`), or if a service that the command may pay has no price. Raises
     UsageError.
     """
     if yes or budget is not None:
         return parse_budget(budget)
-    services = (*find_payees(folder, llm, encoder), *paid_by(scheme))
+    services = (*(payee for llm in models for payee in find_payees(folder, llm, encoder)), *paid_by(scheme))
     payees = [service for service in services if isinstance(service, PaidPlugin)]
     prices = load_prices() if payees else None
     if prices is None or any(each.price_missing(prices) for each in payees):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -27,14 +27,14 @@ from ragindex.cli.hits import (
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import IndexOption, JsonOption, NoCacheOption
 from ragindex.errors import UsageError
-from ragindex.index.index import Index
+from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import (
     ANSWER,
     AnswerContext,
     CitedAnswer,
+    ContextLimits,
     NumberedPassage,
     answer_inputs,
-    build_context,
     resolve_citations,
 )
 from ragindex.llm.offline import is_offline
@@ -57,16 +57,42 @@ class AnswerOptions(QuestionOptions):
     no_cache: NoCacheOption = False
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """Which model answers, and from how much of what was found."""
+
+    reader_llm: Annotated[
+        str | None, typer.Option(metavar="L", help="The model that answers, as openai:MODEL. Default: that of --llm.")
+    ] = None
+    reader_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help=f"The most tokens that it is given. Default: {DEFAULT_TOKENS}, or no limit with --reader-passages.",
+        ),
+    ] = None
+    reader_passages: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="The most hits that it is given, in full. Default: all.")
+    ] = None
+    reader_input: Annotated[
+        Literal["notes", "passages"],
+        typer.Option(metavar="WHAT", help="What a method noted and its hits (notes), or the hits alone (passages)."),
+    ] = "notes"
+
+    def limits(self) -> ContextLimits:
+        """Return what the reader is given."""
+        return ContextLimits.of(self.reader_tokens, self.reader_passages, notes=self.reader_input == "notes")
+
+
 @with_groups
 def ask(
     question: Annotated[str, typer.Argument(help="The question to answer.")],
     folder: IndexOption,
     models: Annotated[AnswerOptions, group_of(AnswerOptions, "Index and models")],
+    reading: Annotated[ReaderOptions, group_of(ReaderOptions, "Answers")],
     method: Annotated[str, typer.Option(metavar="NAME", help="Method that retrieves the passages.")] = "hybrid",
     k: Annotated[int, typer.Option("-k", "--k", min=1, help="Number of hits to retrieve.")] = 10,
-    reader_tokens: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Token budget of the context.")
-    ] = DEFAULT_TOKENS,
     json: JsonOption = None,
 ) -> None:
     """Answer a question in a few words, and cite the passages that support the answer.
@@ -80,21 +106,26 @@ def ask(
         raise UsageError("--no-cache keeps no answers, and --cache names a file for them. Leave out one of them.")
     scheme = registry.scheme(method)
     with (
-        models.open_index(scheme, folder, keep_calls=not models.no_cache) as index,
+        models.open_index(scheme, folder, keep_calls=not models.no_cache, reader=reading.reader_llm) as index,
         ledger.attribute_calls("query", method),
     ):
-        index.require_prices([scheme], reads=True)
+        reader = index.model_for(reading.reader_llm)
+        index.require_prices([scheme], also=reader.plugin)
         retriever = open_retriever(index, scheme)
         (retrieval,) = index.positions(scheme).locate(retriever.retrieve([Query("question", question)], k))
-        context = build_context(retrieval.hits, retrieval.notes, reader_tokens, index.tokens_counted_by)
-        name, language, used = index.llm_name, index.language, index.encoder_of(scheme)
+        context = reading.limits().build(retrieval, reader.tokens_counted_by)
+        name, language, used = reader.name, index.language, index.encoder_of(scheme)
         evidence = find_matching_evidence(question, context, language) if is_offline(name) else None
-        answer = _answer(index, question, context) if evidence is None else cite_evidence(evidence, context)
+        answer = (
+            _answer(reader.language, question, context, language)
+            if evidence is None
+            else cite_evidence(evidence, context)
+        )
         missing = [] if answer.found or evidence is None else evidence.missing
         elsewhere = list(find_words_in_passages(index, scheme, missing))
-        unknown = describe_question_words(index, scheme, question)
+        unknown, llm = describe_question_words(index, scheme, question), index.llm_name
     value = _to_json(question, answer, context, retrieval, evidence)
-    value |= {"encoder": used, "llm": name, "rules": is_offline(name), "spent": command_spending()}
+    value |= {"encoder": used, "llm": llm, "reader": name, "rules": is_offline(name), "spent": command_spending()}
 
     def show() -> None:
         if not context.passages and not context.notes:
@@ -109,11 +140,11 @@ def ask(
     write_result(value, json, show)
 
 
-def _answer(index: Index, question: str, context: AnswerContext) -> CitedAnswer:
+def _answer(llm: LLM, question: str, context: AnswerContext, language: str) -> CitedAnswer:
     """Return the model's answer. Without context, do not call it."""
     if not context.passages and not context.notes:
         return CitedAnswer("", found=False)
-    return resolve_citations(index.llm.run(ANSWER, answer_inputs(question, context, index.language)), context)
+    return resolve_citations(llm.run(ANSWER, answer_inputs(question, context, language)), context)
 
 
 def _to_json(

@@ -50,9 +50,10 @@ class QuestionOptions:
     store: StoreOption = None
     seed: SeedOption = None
 
-    def open_index(self, scheme: Scheme, folder: Path, *, keep_calls: bool = True) -> Index:
-        """Open the index that a scheme searches."""
-        budget = limit_question(scheme, folder, self.llm, self.encoder, self.budget, self.yes)
+    def open_index(self, scheme: Scheme, folder: Path, *, keep_calls: bool = True, reader: str | None = None) -> Index:
+        """Open the index that a scheme searches; `reader` is a model of its own that answers from what was found."""
+        models = [self.llm, *([] if reader is None else [reader])]
+        budget = limit_question(scheme, folder, models, self.encoder, self.budget, self.yes)
         return Index.open(
             folder,
             encoder=self.encoder,

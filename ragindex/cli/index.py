@@ -42,7 +42,6 @@ from ragindex.cli.options import (
     WorkersOption,
 )
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import UsageError
 from ragindex.estimate_left import BuildPlan, estimate_left, require_keys
 from ragindex.index import manifest, sources
 from ragindex.index.documents import DocumentChanges
@@ -58,6 +57,7 @@ from ragindex.index.updating import SourceDocuments, update_index, update_to_jso
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
+from ragindex.parts.text.passages import parse_chunking
 from ragindex.plugins import registry
 from ragindex.plugins.specs import parse_many
 
@@ -125,7 +125,7 @@ def index(
     """
     started = time.monotonic()
     schemes = _choose_methods(methods, folder, building.rebuild)
-    wanted_chunking = None if opening.chunking is None else _parse_chunking(opening.chunking)
+    wanted_chunking = None if opening.chunking is None else parse_chunking(opening.chunking)
     if building.triples is not None:
         require_reader(schemes)
     with use_workers(building.workers):
@@ -235,15 +235,6 @@ def _choose_methods(methods: str | None, folder: Path, rebuild: bool) -> list[Sc
     if methods is None and existing is not None and existing.parts:
         return []
     return [require_working(registry.scheme(spec)) for spec in parse_many(methods or "hybrid")]
-
-
-def _parse_chunking(option: str) -> Chunking:
-    """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
-    part = registry.part(option)
-    chunking = part.own_chunking()
-    if registry.name_of(part) != "passages" or chunking is None:
-        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {option!r} instead.")
-    return chunking
 
 
 def _choose_chunking(

@@ -13,7 +13,7 @@ from ragindex._util.text import first_names, many
 from ragindex.corpus.json_reader import Item, LeftOut, Problems, format_value
 from ragindex.corpus.readers.text_encodings import ENCODING
 from ragindex.errors import DataError
-from ragindex.types import NO_METADATA, Document, Metadata, Section, Span
+from ragindex.types import NO_METADATA, Chunking, Document, Metadata, Section, Span
 
 if TYPE_CHECKING:
     from ragindex.corpus.file_selection import DataReading
@@ -43,13 +43,14 @@ class Corpus:
         print(len(corpus.documents), corpus.skipped, corpus.ignored)
 
     `repeats` counts duplicates of documents without ids. `skipped` are the files or items that were left out, with the
-    reasons. `ignored` counts files of a folder that no reader supports, by suffix. With `whole`, as in benchmark
+    reasons. `ignored` counts files of a folder that no reader supports, by suffix. With `undivided`, as in benchmark
     formats, each document is one passage; otherwise documents are chunked. `root` is the source: the absolute path of
     the folder that ids are relative to or of the data set's file, or the name of a generated corpus; "" for documents
     made by a program. If `only` is set, only that file of the folder was read. `notes` are other remarks on what was
     read. `unread` maps the files and folders that were passed over to the reasons, and `files` the ids of documents to
     hashes of their files. `reading` says how it was read, so that an index can read it again;
-    `untouched` are the files that were not, as they are what they were when the index read them.
+    `untouched` are the files that were not, as they are what they were when the index read them. `split` is the
+    chunking, where it was chosen.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Corpus:
     documents: tuple[Document, ...]
     repeats: int
     skipped: tuple[LeftOut, ...]
-    whole: bool
+    undivided: bool
     ignored: Mapping[str, int] = field(default_factory=dict)
     root: str = ""
     only: str = ""
@@ -66,6 +67,7 @@ class Corpus:
     files: Mapping[str, str] = field(default_factory=dict)
     reading: "DataReading | None" = None
     untouched: frozenset[str] = frozenset()
+    split: Chunking | None = None
 
     def __repr__(self) -> str:
         left_out = f"; left out: {len(self.skipped):,} (see skipped)" if self.skipped else ""
@@ -82,9 +84,9 @@ class Corpus:
         return {encoding: tuple(ids) for encoding, ids in sorted(ids_by_encoding.items())}
 
     @property
-    def chunking(self) -> Literal["default"] | None:
-        """The default chunking of these documents; None if each document is one passage."""
-        return None if self.whole else "default"
+    def chunking(self) -> Chunking | Literal["default"] | None:
+        """The chunking of these documents: `split` if it is given, else the default; None if each is one passage."""
+        return self.split or (None if self.undivided else "default")
 
 
 @dataclass(frozen=True, slots=True)

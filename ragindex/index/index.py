@@ -702,7 +702,7 @@ class Index(IndexState):
     @property
     def tokens_counted_by(self) -> str:
         """The model whose tokenizer counts tokens for a budget; empty for the rules, whose tokens are estimated."""
-        return str(getattr(self.model.plugin, "model", ""))
+        return self.model.tokens_counted_by
 
     @property
     def setting(self) -> LLMSettings:

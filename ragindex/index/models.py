@@ -286,6 +286,11 @@ class Model:
         assert isinstance(self.plugin, BaseModel)  # noqa: S101  # the registry makes nothing else
         return registry.label(self.plugin)
 
+    @property
+    def tokens_counted_by(self) -> str:
+        """The model whose tokenizer counts tokens; empty for the rules, whose tokens are estimated."""
+        return str(getattr(self.plugin, "model", ""))
+
     @cached_property
     def language(self) -> LLM:
         """The LLM, opened on first access. Opening sends no request."""

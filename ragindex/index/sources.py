@@ -22,7 +22,7 @@ from ragindex.corpus.file_selection import restore_selection
 from ragindex.corpus.git_source import FORMAT as GIT
 from ragindex.errors import DataError, UsageError, WorkspaceError
 from ragindex.index.manifest import DocumentSource, Manifest, SourceReading
-from ragindex.types import Document
+from ragindex.types import Chunking, Document
 
 PROGRAM = "program"
 _MOST_LEFT_OUT = 1_000  # files of a source that are remembered
@@ -151,7 +151,9 @@ def require_free(
             )
 
 
-def choose_chunking(manifest: Manifest | None, corpus: Corpus, *, keep: bool = False) -> Literal["default"] | None:
+def choose_chunking(
+    manifest: Manifest | None, corpus: Corpus, *, keep: bool = False
+) -> Chunking | Literal["default"] | None:
     """Return the `chunking` argument for opening an index with `corpus`.
 
     It is "default" (keep the index's chunking) if the index knows the source of `corpus`, or if it exists and

@@ -27,8 +27,10 @@ from ragindex.index.parts import (
 )
 from ragindex.index.readings import forget_readers
 from ragindex.interfaces import Collection, Part, Scheme, Store, StorePlugin
-from ragindex.interfaces.llm import LLM, PaidPlugin
+from ragindex.interfaces.llm import LLM, LLMPlugin, PaidPlugin
 from ragindex.plugins import registry
+from ragindex.plugins.base import Plugin
+from ragindex.plugins.registry import PluginSpec
 from ragindex.stores.metered import MeteredCollection
 from ragindex.types import Chunking
 
@@ -100,6 +102,17 @@ class IndexState:
     def llm(self) -> LLM:
         """The LLM for queries; its calls are cached."""
         return self.model.language
+
+    def model_for(self, llm: PluginSpec | None = None) -> Model:
+        """Return a language model with the cache, prices and budget of this index: its own where none is named.
+
+        Example:
+            index.model_for("openai:gpt-4o").language
+        """
+        plugin = self.model.plugin if llm is None else registry.llm(llm)
+        if plugin == self.model.plugin:
+            return self.model
+        return Model(self.folder, plugin, self.model.setting, self.model.keep_calls)
 
     def built_with(self) -> dict[str, Any]:
         """Return the encoder, LLM and seed that a sync builds with, as the manifest has them."""
@@ -277,29 +290,31 @@ class IndexState:
 
     def may_cost(self, *plugins: Scheme | Part[Any]) -> bool:
         """Return whether a question to `plugins` may cost money: they ask an LLM, or anything else that is paid."""
-        return self.asks_llm(*plugins) or any(True for _ in self._find_paid_plugins(plugins, reads=False))
+        return self.asks_llm(*plugins) or any(True for _ in self._find_paid_plugins(plugins))
 
-    def unpriced(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> dict[str, str]:
+    def unpriced(self, plugins: Iterable[Scheme | Part[Any]], *, also: LLMPlugin | None = None) -> dict[str, str]:
         """Return a message for each paid service that `plugins` would call and that has no price, by service label.
 
-        With `reads`, the LLM that reads retrieved passages counts too. Sends no request.
+        `also` is an LLM that is called besides, such as the one that reads retrieved passages. Sends no request.
         """
         prices = self.model.setting.prices
-        paid = self._find_paid_plugins(tuple(plugins), reads)
+        paid = self._find_paid_plugins(tuple(plugins), also)
         return {
             registry.label(plugin): missing for plugin in paid if (missing := plugin.price_missing(prices)) is not None
         }
 
-    def require_prices(self, plugins: Iterable[Scheme | Part[Any]], *, reads: bool = False) -> None:
-        """Raise UsageError if there is a budget and a paid service that `plugins` would call has no price."""
+    def require_prices(self, plugins: Iterable[Scheme | Part[Any]], *, also: LLMPlugin | None = None) -> None:
+        """Raise UsageError if there is a budget and a paid service that `plugins`, or `also`, call has no price."""
         if self.model.setting.budget is not None:
-            for missing in self.unpriced(plugins, reads=reads).values():
+            for missing in self.unpriced(plugins, also=also).values():
                 raise UsageError(missing)
 
-    def _find_paid_plugins(self, plugins: tuple[Scheme | Part[Any], ...], reads: bool) -> Iterator[PaidPlugin]:
+    def _find_paid_plugins(
+        self, plugins: tuple[Scheme | Part[Any], ...], also: LLMPlugin | None = None
+    ) -> Iterator[PaidPlugin]:
         parts = topological_order(part for plugin in plugins for part in parts_of(plugin))
         yield from (paid for plugin in (*plugins, *parts) for paid in paid_by(plugin))
-        if isinstance(self.model.plugin, PaidPlugin) and (reads or self.asks_llm(*plugins)):
-            yield self.model.plugin
+        models: list[Plugin | None] = [self.model.plugin if self.asks_llm(*plugins) else None, also]
+        yield from (model for model in models if isinstance(model, PaidPlugin))
         if any("encoder" in part.uses for part in parts) and isinstance(self.encoders.plugin, PaidPlugin):
             yield self.encoders.plugin

@@ -3,8 +3,9 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import regex
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -14,7 +15,7 @@ from ragindex.english import extract_answer, find_sentences, nearest_texts, over
 from ragindex.errors import UsageError
 from ragindex.llm.tasks import Task
 from ragindex.llm.tokens import DEFAULT_TOKENS, count_text_tokens
-from ragindex.types import Hit
+from ragindex.types import Hit, Retrieval
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MOST_SENTENCES = 1_000  # sentences that the rules of long answers and of choices read
@@ -60,23 +61,50 @@ class AnswerContext:
         return tuple(passage.hit_id for passage in self.passages)
 
 
+@dataclass(frozen=True, slots=True)
+class ContextLimits:
+    """What a reader is given of a retrieval: at most so many tokens, of so many of the first hits; None is no limit.
+
+    Without `notes`, those of the method are left out.
+
+    Example:
+        ContextLimits(tokens=None, passages=5, notes=False).build(retrieval)
+    """
+
+    tokens: int | None = DEFAULT_TOKENS
+    passages: int | None = None
+    notes: bool = True
+
+    @classmethod
+    def of(cls, tokens: int | None, passages: int | None, *, notes: bool) -> Self:
+        """Return limits of which those that are None have defaults: 2,000 tokens, or no limit with `passages`."""
+        default = DEFAULT_TOKENS if passages is None else None
+        return cls(default if tokens is None else tokens, passages, notes)
+
+    def build(self, retrieval: Retrieval, model: str = "") -> AnswerContext:
+        """Return what the reader is given of a retrieval. Raises as `build_context` does."""
+        notes = retrieval.notes if self.notes else ()
+        return build_context(retrieval.hits[: self.passages], notes, self.tokens, model)
+
+
 def build_context(
-    hits: Sequence[Hit], notes: Sequence[str] = (), tokens: int = DEFAULT_TOKENS, model: str = ""
+    hits: Sequence[Hit], notes: Sequence[str] = (), tokens: int | None = DEFAULT_TOKENS, model: str = ""
 ) -> AnswerContext:
-    """Pack notes, then passages in order of rank, into `tokens` tokens.
+    """Pack notes, then passages in order of rank, into `tokens` tokens; all of them if it is None.
 
     The first passage that does not fit whole ends after its last sentence that fits, and is left out where none fits;
     the first passage of all, and the last note, end after a word. A method's notes count against the same budget as
     passages. Tokens are counted with the tokenizer of `model`, or
     estimated if tiktoken has none (see `ragindex.llm.tokens`). Raises UsageError if `tokens` is less than 1.
     """
-    if type(tokens) is not int or tokens < 1:
+    if tokens is not None and (type(tokens) is not int or tokens < 1):
         raise UsageError(f"The 'tokens' of a context must be an int in the range [1, inf). Got {tokens!r} instead.")
     titles = [hit.title[:_LONGEST_TITLE] for hit in hits]
-    packed_notes, note_tokens = _pack([("", note) for note in notes], tokens, model)
+    limit = inf if tokens is None else tokens
+    packed_notes, note_tokens = _pack([("", note) for note in notes], limit, model)
     heads = [f"[{number}] {title}\n" for number, title in enumerate(titles, start=1)]
     pieces = zip(heads, (hit.text for hit in hits), strict=True)
-    texts, passage_tokens = _pack(pieces, tokens - note_tokens, model, sentences=True)
+    texts, passage_tokens = _pack(pieces, limit - note_tokens, model, sentences=True)
     passages = [
         NumberedPassage(number, hit.id, title, text)
         for number, (hit, title, text) in enumerate(zip(hits, titles, texts, strict=False), start=1)
@@ -86,29 +114,29 @@ def build_context(
 
 
 def _pack(
-    pieces: Iterable[tuple[str, str]], room: int, model: str, *, sentences: bool = False
+    pieces: Iterable[tuple[str, str]], max_tokens: float, model: str, *, sentences: bool = False
 ) -> tuple[list[str], int]:
-    """Return the texts of (head, text) pieces that fit into `room` tokens, and their token count including heads.
+    """Return the texts of (head, text) pieces that fit into `max_tokens`, and their token count including heads.
 
     The last one ends after a word, with `sentences` after a sentence unless it is the first.
     """
     packed, used = [], 0
     for head, text in pieces:
         needed = _count_tokens(head, text, model)
-        if used + needed <= room:
+        if used + needed <= max_tokens:
             packed.append(text)
             used += needed
             continue
         find_ends = _find_sentence_ends if sentences and packed else _find_word_ends
-        start = _truncate(head, text, room - used, model, find_ends)
+        start = _truncate(head, text, int(max_tokens - used), model, find_ends)
         return ([*packed, start], used + _count_tokens(head, start, model)) if start else (packed, used)
     return packed, used
 
 
-def _truncate(head: str, text: str, room: int, model: str, find_ends: Callable[[str, int], list[int]]) -> str:
+def _truncate(head: str, text: str, max_tokens: int, model: str, find_ends: Callable[[str, int], list[int]]) -> str:
     """Return the longest prefix of `text` that fits and ends at one of its ends; "" if not even the first one fits."""
-    ends = find_ends(text, _LONGEST_TOKEN * room)
-    fitting = bisect_right(ends, room, key=lambda end: _count_tokens(head, text[:end], model))
+    ends = find_ends(text, _LONGEST_TOKEN * max_tokens)
+    fitting = bisect_right(ends, max_tokens, key=lambda end: _count_tokens(head, text[:end], model))
     return text[: ends[fitting - 1]] if fitting else ""
 
 

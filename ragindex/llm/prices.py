@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import regex
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 PRICES_VARIABLE = "RAGINDEX_PRICES"
 _BATCHED = {"processing": "batch"}  # genai-prices' words for the price of a request in a batch
+_DATE = regex.compile(r"-20[0-9]{2}-[01][0-9]-[0-3][0-9]$")
+"""The date at the end of a model's name."""
 _OPEN_WEIGHTS = "gpt-oss"  # models in OpenAI's list that anyone may serve
 
 
@@ -104,9 +107,17 @@ class Prices:
         return replace(self, address=address)
 
     def find(self, model: str) -> Price | ListedPrice | None:
-        """Return the price of a model, with its `source` and `as_of`; None if it is not known."""
-        own = self.models.get(model)
-        return find_listed_price(model, self.address) if own is None and self.listed else own
+        """Return the price of a model, with its `source` and `as_of`; None if it is not known.
+
+        A name with a date of its own, as gpt-4o-2024-08-06, that is not listed has the price of the name without it.
+        """
+        base = _DATE.sub("", model)
+        for name in dict.fromkeys((model, base)):
+            own = self.models.get(name)
+            price = find_listed_price(name, self.address) if own is None and self.listed else own
+            if price is not None:
+                return price
+        return None
 
     def money(
         self,

@@ -182,7 +182,8 @@ def _check_state(state: ServedState, broken: Mapping[str, StoreError] | None = N
 
     Raises UsageError if a key has a cap and a price that it needs is unknown, and StoreError if all are broken.
     """
-    state.index.require_prices([registry.scheme(retriever) for retriever in state.retrievers], reads=True)
+    index = state.index
+    index.require_prices([registry.scheme(retriever) for retriever in state.retrievers], also=index.model.plugin)
     broken = dict(broken or {})
     for method in state.retrievers:
         try:

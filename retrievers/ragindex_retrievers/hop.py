@@ -1,15 +1,14 @@
-"""The method hop: a second question about what the best passages mention and leave unsaid, without a model."""
+"""The method hop: a second question about what the best passages mention and leave unsaid."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ragindex.english import find_names, strip_brackets, unmentioned_words
 from ragindex.interfaces import Collection, Encoder, OpenIndex, Part, Retriever, Scheme, TextQuery, VectorQuery
+from ragindex.llm.tasks import Task
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
@@ -17,17 +16,16 @@ from ragindex.plugins.registry import SchemeField, label
 from ragindex.retrieval.fusion import raise_scores
 from ragindex.retrieval.hits import check_queries, fetch_hits
 from ragindex.retrieval.stages import record_ranking, record_search
+from ragindex.retrieval.trace import Trace
 from ragindex.stores.metered import search_together
-from ragindex.text_analysis import analyse, token_spans
-from ragindex.types import Hit, Query, Retrieval, Step
+from ragindex.types import Query, Retrieval, Step
+from ragindex_retrievers.second_question import SECOND_QUESTION, Bridge, QuestionWriter
 
 _BASE_CONSTANT, _NEXT_CONSTANT = 2, 4
 """Added to ranks from 0, in the base's results and in those of a second question, before the reciprocal is taken."""
 _DIGITS = 12
 """Scores are rounded to so many digits, so that equal sums of fractions are equal, and sorted by id."""
 _EXPLAINED_HITS = 5
-_TEXT_LENGTH = 20_000
-"""The part of a bridge that is searched for names, in characters."""
 
 
 class Hop(Scheme):
@@ -41,8 +39,9 @@ class Hop(Scheme):
         1 / (2 + i) + `weight` * the largest over the bridges of 1 / (2 + i of the bridge) * (1 / (4 + j) + 1 / (4 + m))
 
     where passages beyond the `depth` best have 0. The `kept` best of `base` stay first all the same. Only ranks count,
-    so that scores of any base will do. Nothing is added to the index beyond what `base`, `bm25` and `dense` need, and
-    no model is asked: a question costs `bridges` more encodings and twice as many searches.
+    so that scores of any base will do. Nothing is added to the index beyond what `base`, `bm25` and `dense` need. A
+    question costs `bridges` more encodings and twice as many searches. With `rewrite=model` an LLM writes the second
+    questions, in one call for each bridge.
     """
 
     version: ClassVar[int] = 1
@@ -54,7 +53,10 @@ class Hop(Scheme):
     bridges: int = Field(
         default=3, ge=1, le=20, description="Best results of the base that a question is written from."
     )
-    names: int = Field(default=8, ge=0, le=50, description="Names of a bridge in its second question.")
+    rewrite: Literal["rules", "model"] = Field(
+        default="rules", description="Who writes the second questions: rules, or the LLM."
+    )
+    names: int = Field(default=8, ge=0, le=50, description="With rewrite=rules: names of a bridge in its question.")
     weight: float = Field(default=1.0, ge=0, description="Weight of what the second questions find.")
     kept: int = Field(default=1, ge=0, description="Best results of the base that stay before all others.")
     depth: int = Field(default=100, ge=1, description="Best results of each ranking that are scored.")
@@ -63,6 +65,10 @@ class Hop(Scheme):
         """Return True for k above `depth`, or if the base depends on k."""
         return k > self.depth or super().depends_on_k(k)
 
+    def tasks(self) -> tuple[Task[Any], ...]:
+        """Return the task of the second question with `rewrite=model`."""
+        return (SECOND_QUESTION,) if self.rewrite == "model" else ()
+
     def _parts(self) -> tuple[Part[Any], ...]:
         """Return the parts of the base, the passages and their vectors."""
         return (*super()._parts(), Passages(), Vectors(of=Passages()))
@@ -70,15 +76,9 @@ class Hop(Scheme):
     def _open(self, index: OpenIndex) -> Retriever:
         """Open the base and the vectors of the passages."""
         passages, vectors = index.open_part(Passages()), index.open_part(Vectors(of=Passages()))
-        return HopRetriever(self.base.open(index), passages, vectors, index.encoder, self, label(self))
-
-
-@dataclass(frozen=True, slots=True)
-class Bridge:
-    """A result of the base, and the second question that is written from it."""
-
-    hit: Hit
-    question: str
+        llm = index.llm if self.rewrite == "model" else None
+        writer = QuestionWriter(self.names, passages.schema.language, llm, index.tokens_counted_by)
+        return HopRetriever(self.base.open(index), passages, vectors, index.encoder, writer, self, label(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,24 @@ class HopRetriever:
     passages: Collection
     vectors: Collection
     encoder: Encoder
+    writer: QuestionWriter
     settings: Hop
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        """Ask the base for all questions, then encode and search all second questions in one batch."""
+        """Ask the base for all questions, then encode and search all second questions in one batch.
+
+        With `rewrite=model`, the LLM is asked question by question; raises what `LLM.map` raises, and LLMError.
+        """
         check_queries(queries, k)
         depth = max(self.settings.depth, k)
-        answers = self.base.retrieve(queries, depth)
-        bridges = [self._find_bridges(query, answer) for query, answer in zip(queries, answers, strict=True)]
+        answers, bridges = [], []
+        for query, answer in zip(queries, self.base.retrieve(queries, depth), strict=True):
+            trace = Trace(list(answer.trace))
+            bridges.append(self.writer.write(query.text, answer.hits, self.settings.bridges, trace))
+            answers.append(replace(answer, trace=tuple(trace.steps)))
         searches = self._search(queries, bridges, depth)
         return [self._fuse(*of_query, k) for of_query in zip(queries, answers, bridges, searches, strict=True)]
-
-    def _find_bridges(self, query: Query, answer: Retrieval) -> list[Bridge]:
-        """Return the best results of the base with the second questions written from them."""
-        texts, language = [hit.text for hit in answer.hits], self.passages.schema.language
-        return [
-            Bridge(hit, write_second_question(query.text, hit, self.settings.names, language, texts))
-            for hit in answer.hits[: self.settings.bridges]
-        ]
 
     def _search(
         self, queries: Sequence[Query], bridges: Sequence[Sequence[Bridge]], depth: int
@@ -182,40 +181,3 @@ class HopRetriever:
             notes = (f"{id}: rank {results.describe(id)}" for id in ids[:_EXPLAINED_HITS])
             note = "\n".join((f"second question after {bridge.hit.id}", *notes))
             yield Step(2, "second question", bridge.question, ids, ms=results.ms, note=note)
-
-
-# ---------------------------------------------------------------- the second question
-
-
-def write_second_question(question: str, bridge: Hit, names: int, language: str, texts: Sequence[str]) -> str:
-    """Return the words of a question that a passage does not hold, and `names` names that it mentions.
-
-    Names of the question and of the title are left out. A passage without a name has its rarest words instead, those
-    in the fewest of `texts`. The question itself, if nothing is left of it and the passage has neither.
-    """
-    text = bridge.text[:_TEXT_LENGTH]
-    left = unmentioned_words(question, [bridge.title, text], language)
-    mentioned = list_new_names(question, bridge.title, text, language)
-    mentioned = mentioned or list_rare_words(f"{question} {bridge.title}", text, texts, language)
-    return f"{' '.join(left)} {', '.join(mentioned[:names])}".strip() or question
-
-
-def list_new_names(question: str, title: str, text: str, language: str) -> list[str]:
-    """Return the names of a text with a word that is not in the question, and with one that is not in the title.
-
-    >>> list_new_names("Where does the Limpopo end?", "Limpopo", "The Limpopo passes Gwanda District.", "english")
-    ['Gwanda District']
-    """
-    known, own = set(analyse(question, language)), set(analyse(strip_brackets(title), language))
-    tokens = {name: set(analyse(name, language)) for name in find_names(text)}
-    return [name for name, of_name in tokens.items() if of_name - known and of_name - own]
-
-
-def list_rare_words(known: str, text: str, texts: Sequence[str], language: str) -> list[str]:
-    """Return the words of a text that are not in `known`, those first whose tokens stand in the fewest `texts`."""
-    left_out, words = set(analyse(known, language)), dict[str, str]()
-    for token, start, end in token_spans(text, language):
-        if token not in left_out:
-            words.setdefault(token, text[start:end])
-    counts = Counter(token for other in texts for token in set(analyse(other[:_TEXT_LENGTH], language)))
-    return [words[token] for token in sorted(words, key=lambda token: counts[token])]  # equal ones in the text's order

@@ -75,8 +75,8 @@ def _openai(_: Path, stack: ExitStack) -> Encoder:
     for name, value in (("BASE_URL", server.url), ("API_KEY", openai_server.KEY)):
         patch.setitem(os.environ, f"EMBEDDING_{name}", value)
     ranks = {bytes([number]): number for number in range(256)} | {b" sand": 256, b"gl": 257, b"glass": 258}
-    made = tiktoken.Encoding("made", pat_str=r" ?\w+|\s+|[^\s\w]", mergeable_ranks=ranks, special_tokens={})
-    patch.setitem(tiktoken.registry.ENCODINGS, "cl100k_base", made)
+    encoding = tiktoken.Encoding("made", pat_str=r" ?\w+|\s+|[^\s\w]", mergeable_ranks=ranks, special_tokens={})
+    patch.setitem(tiktoken.registry.ENCODINGS, "cl100k_base", encoding)
     llm_tokens._loaded.cache_clear()
     stack.callback(llm_tokens._loaded.cache_clear)
     return _plugin("openai:text-embedding-3-small").open()
@@ -173,8 +173,8 @@ def test_threads(encoder: Encoder) -> None:
     jobs = [CORPUS[i : i + 3] for i in range(10)]
     alone = [encoder.encode_queries(job) for job in jobs]
     with ThreadPoolExecutor(6) as pool:
-        for one, other in zip(alone, pool.map(encoder.encode_queries, jobs), strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5)
+        for vectors, other in zip(alone, pool.map(encoder.encode_queries, jobs), strict=True):
+            np.testing.assert_allclose(vectors, other, atol=1e-5)
 
 
 def test_id_is_a_name_that_stays(encoder: Encoder) -> None:
@@ -188,9 +188,9 @@ def test_tokens(encoder: Encoder) -> None:
         assert not hasattr(encoder, "encode_tokens")
         return
     texts = [*CORPUS, "", *ODD, *SCRIPTS]
-    found = encoder.encode_tokens(texts)
-    assert [bool(tokens.spans) for tokens in found[: len(CORPUS) + 1]] == [True] * len(CORPUS) + [False]
-    for text, tokens in zip(texts, found, strict=True):
+    embeddings = encoder.encode_tokens(texts)
+    assert [bool(tokens.spans) for tokens in embeddings[: len(CORPUS) + 1]] == [True] * len(CORPUS) + [False]
+    for text, tokens in zip(texts, embeddings, strict=True):
         assert tokens.vectors.shape == (len(tokens.spans), encoder.dimensions)
         assert tokens.vectors.any(axis=1).all()
         _unit(tokens.vectors)
@@ -200,10 +200,10 @@ def test_tokens(encoder: Encoder) -> None:
     assert encoder.encode_tokens([]) == []
     vectors, of_questions = encoder.encode_queries_with_tokens(texts)
     np.testing.assert_allclose(vectors, encoder.encode_queries(texts), atol=1e-5)
-    assert [question.spans for question in of_questions] == [one.spans for one in found]
+    assert [question.spans for question in of_questions] == [embedding.spans for embedding in embeddings]
     _unit(np.concatenate([question.vectors for question in of_questions]))
     assert encoder.encode_queries_with_tokens([])[1] == []
-    words = {CORPUS[2][start:end].casefold() for start, end in found[2].spans}
+    words = {CORPUS[2][start:end].casefold() for start, end in embeddings[2].spans}
     assert {"sand", "quarry", "river"} <= words
 
 
@@ -241,8 +241,8 @@ def test_windows_of_tokens(encoder: Encoder, drawn: list[tuple[str, str]], size:
     spans = list(by_tokens(text, encoder.token_spans, size, overlap))
     assert spans == sorted(spans)
     assert len({start for start, _ in spans}) == len({end for _, end in spans}) == len(spans)
-    kept = {place for start, end in spans for place in range(start, end)}
-    assert all(text[place].isspace() for place in range(len(text)) if place not in kept)
+    covered = {place for start, end in spans for place in range(start, end)}
+    assert all(text[place].isspace() for place in range(len(text)) if place not in covered)
     for start, end in spans:
         window = text[start:end]
         assert window == window.strip()
@@ -255,11 +255,11 @@ def test_windows_of_tokens(encoder: Encoder, drawn: list[tuple[str, str]], size:
 
 
 def test_what_is_paid_is_booked_once(encoder: Encoder) -> None:
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         encoder.encode_documents(CORPUS)
         encoder.encode_queries(CORPUS)
     if not _is_paid(encoder):
-        assert asked.entries == ()
+        assert tally.entries == ()
         return
-    assert {entry.task for entry in asked.entries} == {ledger.EMBEDDING}
-    assert asked.spent.input_tokens == 2 * sum(len(text.split()) for text in CORPUS)
+    assert {entry.task for entry in tally.entries} == {ledger.EMBEDDING}
+    assert tally.spent.input_tokens == 2 * sum(len(text.split()) for text in CORPUS)

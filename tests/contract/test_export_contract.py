@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from contract_checks import schemes_with_new_parts
 from elasticsearch_node.node import store as elasticsearch_store
 from search_server import default_scheme
 
@@ -29,7 +30,10 @@ def hits_of(retrievals: list[Retrieval]) -> list[object]:
 
 @pytest.mark.parametrize(
     "written",
-    [*registry.plugin_names("schemes"), *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS)],
+    [
+        pytest.param(scheme, marks=() if scheme in schemes_with_new_parts() else pytest.mark.slow)
+        for scheme in (*registry.plugin_names("schemes"), *VARIANTS)
+    ],
 )
 def test_an_exported_method_answers_as_before(written: str, tmp_path: Path, built: Callable[[str], Path]) -> None:
     scheme = default_scheme(written)

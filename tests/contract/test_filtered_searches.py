@@ -19,7 +19,7 @@ from ragindex.types import Document, Query
 from ragindex_eval.data import worlds
 
 SIZE = 60
-QUESTIONS = tuple(Query(f"q{n}", one.text) for n, one in enumerate(worlds.make_questions(SIZE, per_kind=2)))
+QUESTIONS = tuple(Query(f"q{n}", question.text) for n, question in enumerate(worlds.make_questions(SIZE, per_kind=2)))
 WITHOUT_STATISTICS = (
     "dense",
     "hipporag",
@@ -52,8 +52,13 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def make_documents(rng: random.Random) -> list[Document]:
     """A world's documents, each with a word of its own, in random groups."""
     return [
-        Document(one.id, one.title, f"{one.text} Mark {mark_of(one.id)}.", {"group": rng.choice("abc"), "number": n})
-        for n, one in enumerate(worlds.make_documents(SIZE))
+        Document(
+            source.id,
+            source.title,
+            f"{source.text} Mark {mark_of(source.id)}.",
+            {"group": rng.choice("abc"), "number": n},
+        )
+        for n, source in enumerate(worlds.make_documents(SIZE))
     ]
 
 
@@ -118,19 +123,19 @@ def worlds_of_groups(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int]
 
 @pytest.mark.parametrize(
     "written",
-    [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in WITHOUT_STATISTICS],
+    [pytest.param(scheme, marks=() if scheme in QUICK else pytest.mark.slow) for scheme in WITHOUT_STATISTICS],
 )
 def test_a_filter_finds_what_an_index_of_what_passes_finds(written: str, words: str, tmp_path: Path) -> None:
     documents, scheme = make_documents(random.Random(written)), registry.scheme(written)
     where = meta("group", "a", "b")
-    whole = scheme.open(build(tmp_path / "whole", words, documents, scheme))
+    retriever = scheme.open(build(tmp_path / "whole", words, documents, scheme))
     passing = [document for document in documents if passes(document, where)]
     fresh = scheme.open(build(tmp_path / "fresh", words, passing, scheme))
-    filtered = whole.retrieve([Query(one.id, one.text, where) for one in QUESTIONS], 10)
-    for query, one, other in zip(QUESTIONS, filtered, fresh.retrieve(QUESTIONS, 10), strict=True):
-        assert [hit.id for hit in one.hits] == [hit.id for hit in other.hits], query.text
-        assert [hit.score for hit in one.hits] == pytest.approx([hit.score for hit in other.hits], abs=TOLERANCE)
-        assert one.notes == other.notes
+    filtered = retriever.retrieve([Query(asked_query.id, asked_query.text, where) for asked_query in QUESTIONS], 10)
+    for query, retrieval, other in zip(QUESTIONS, filtered, fresh.retrieve(QUESTIONS, 10), strict=True):
+        assert [hit.id for hit in retrieval.hits] == [hit.id for hit in other.hits], query.text
+        assert [hit.score for hit in retrieval.hits] == pytest.approx([hit.score for hit in other.hits], abs=TOLERANCE)
+        assert retrieval.notes == other.notes
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -149,15 +154,15 @@ def test_nothing_is_told_of_documents_that_a_random_filter_keeps_out(
     scheme = default_scheme(written, documents)
     workspace.build(scheme)
     retriever = scheme.open(workspace)
-    told = 0
+    mark_count = 0
     for number in range(12):
         where, query = draw_filter(rng, documents), rng.choice(QUESTIONS)
         (retrieval,) = retriever.retrieve([Query(str(number), query.text, where)], 10)
         message = str(([write_hit(hit) for hit in retrieval.hits], retrieval.notes, retrieval.trace))
         for document in documents:
             if passes(document, where):
-                told += mark_of(document.id) in message
+                mark_count += mark_of(document.id) in message
             else:
                 assert mark_of(document.id) not in message, (where, document.id)
                 assert not any(document.id in hit.doc_ids for hit in retrieval.hits)
-    assert told > 0
+    assert mark_count > 0

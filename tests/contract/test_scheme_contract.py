@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from contract_checks import contract_checks
+from contract_checks import schemes_and_checks
 from elasticsearch_node.node import store as elasticsearch_store
 from made_records import STORES
 from search_server import default_scheme
 
+from ragindex.index import fit_watch
 from ragindex.index.explanation import HITS
 from ragindex.plugins import registry
 from ragindex.testing import (
@@ -46,17 +47,33 @@ VARIANTS = [
     "raptor(mode=traversal)",
     "raptor(tree=summary_tree(stop_at=2, levels=5), mode=traversal, per_level=5)",
 ]
-EXEMPT = {("griever(retrieval_weight=0)", "check_finds"): "a passage without triples comes after all others (V10)"}
+EXEMPT = {
+    ("griever(retrieval_weight=0)", "check_finds"): "a passage without triples comes after all others (V10)",
+    ("graphrag.global", "check_finds"): "passages behind points of reports come before all others",
+}
 
 
 Built = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("check", contract_checks())
 @pytest.mark.parametrize(
-    "written", [*registry.plugin_names("schemes"), *(pytest.param(one, marks=pytest.mark.slow) for one in VARIANTS)]
+    ("written", "check"),
+    [
+        *schemes_and_checks(registry.plugin_names("schemes")),
+        *schemes_and_checks(VARIANTS, slow=True),
+    ],
 )
-def test_scheme(written: str, check: Check, tmp_path: Path, built: Built, request: pytest.FixtureRequest) -> None:
+def test_scheme(
+    written: str,
+    check: Check,
+    tmp_path: Path,
+    built: Built,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if check is check_law:  # with a new fit of the encoder, all vectors would be new, and none updated
+        monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)
+        monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     exempt = EXEMPT.get((written, check.__name__))
     if exempt:
         request.applymarker(pytest.mark.xfail(reason=exempt, raises=AssertionError, strict=True))
@@ -109,7 +126,7 @@ def test_scheme_over_other_passages(name: str, chunking: str, tmp_path: Path) ->
         check(scheme, tmp_path / check.__name__, "lsa", "lancedb", tmp_path / "built")
 
 
-@pytest.mark.parametrize("store", [one for one in STORES.values() if one not in ("lancedb", "elasticsearch")])
+@pytest.mark.parametrize("store", [store for store in STORES.values() if store not in ("lancedb", "elasticsearch")])
 @pytest.mark.parametrize("written", ["bm25", "hybrid", "links", pytest.param("griever", marks=pytest.mark.slow)])
 def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path, built: Built) -> None:
     """Whatever engine searches, the answers are those of the default one; Elasticsearch has tests of its own."""
@@ -118,8 +135,8 @@ def test_scheme_on_other_engines(written: str, store: str, tmp_path: Path, built
         expected = ask_questions(scheme.open(workspace), 10)
     with build(scheme, folder, "lsa", store=store) as workspace:
         questions = ask_questions(scheme.open(workspace), 10)
-    for one, other in zip(questions, expected, strict=True):
-        assert [hit.id for hit in one.hits][:5] == [hit.id for hit in other.hits][:5]
+    for retrieval, other in zip(questions, expected, strict=True):
+        assert [hit.id for hit in retrieval.hits][:5] == [hit.id for hit in other.hits][:5]
     check_filter(scheme, tmp_path, "lsa", store, folder)
 
 
@@ -146,7 +163,7 @@ ON_ELASTICSEARCH = {  # each way of searching that we have, and the checks in wh
 @pytest.mark.parametrize(
     ("written", "check"),
     [(written, check) for written, checks in ON_ELASTICSEARCH.items() for check in checks],
-    ids=lambda one: getattr(one, "__name__", one),
+    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_scheme_on_elasticsearch(written: str, check: Check, tmp_path: Path) -> None:
     with elasticsearch_store() as store:

@@ -20,11 +20,11 @@ def test_every_registered_store_is_here() -> None:
 
 
 def test_nearest_gives_the_cosines_best_first(store: Store) -> None:
-    found = filled(store).search([VectorQuery(np.array([2, 0, 0], np.float32), 5, ("title",))])[0]
-    assert found.ids == ["a", "b", "c", "e"]  # d has a zero vector: it is near nothing
+    hits = filled(store).search([VectorQuery(np.array([2, 0, 0], np.float32), 5, ("title",))])[0]
+    assert hits.ids == ["a", "b", "c", "e"]  # d has a zero vector: it is near nothing
     precision = 1e-3 if "float16=True" in str(store) else 1e-6
-    assert found.scores.tolist() == pytest.approx([1, 0.6, 0, -1], abs=precision)
-    assert found.records.column("title").to_pylist() == ["Rivers", "Cities", "Deserts", "Rivers"]
+    assert hits.scores.tolist() == pytest.approx([1, 0.6, 0, -1], abs=precision)
+    assert hits.records.column("title").to_pylist() == ["Rivers", "Cities", "Deserts", "Rivers"]
 
 
 def test_a_zero_vector_finds_nothing_and_a_wrong_one_is_refused(store: Store) -> None:
@@ -37,10 +37,10 @@ def test_a_zero_vector_finds_nothing_and_a_wrong_one_is_refused(store: Store) ->
 def test_match_scores_are_lucenes_bm25(store: Store) -> None:
     """Two of the four records with words hold "vienna"; with their titles each has 4 tokens, of 15 in all."""
     collection = filled(store)
-    found = collection.search([TextQuery("VIENNA", 5, ("text",))])[0]
-    assert sorted(found.ids) == ["a", "b"]
+    hits = collection.search([TextQuery("VIENNA", 5, ("text",))])[0]
+    assert sorted(hits.ids) == ["a", "b"]
     expected = np.log(1 + (4 - 2 + 0.5) / (2 + 0.5)) / (1 + 1.2 * (1 - 0.75 + 0.75 * 4 / (15 / 4)))
-    assert found.scores.tolist() == pytest.approx([expected] * 2, rel=1e-4)
+    assert hits.scores.tolist() == pytest.approx([expected] * 2, rel=1e-4)
 
 
 def test_many_requests_are_answered_in_order(store: Store) -> None:
@@ -54,7 +54,7 @@ def test_many_requests_are_answered_in_order(store: Store) -> None:
             VectorQuery(-vector, 1),
         ]
     )
-    assert [sorted(one.ids) for one in hits] == [["c"], ["a"], ["a", "b"], ["b", "e"], ["e"]]
+    assert [sorted(answer.ids) for answer in hits] == [["c"], ["a"], ["a", "b"], ["b", "e"], ["e"]]
 
 
 def test_several_collections_searched_together_answer_as_alone(store: Store) -> None:
@@ -63,20 +63,20 @@ def test_several_collections_searched_together_answer_as_alone(store: Store) -> 
     texts.upsert(text_records({"a": "vienna", "z": "sand sand vienna", "y": "sand"}))
     first, second = filled(store), pinned(store, texts, "texts")
     vector = np.array([1, 0, 0], np.float32)
-    asked: list[tuple[Collection, list[SearchRequest]]] = [
+    searches: list[tuple[Collection, list[SearchRequest]]] = [
         (first, [TextQuery("vienna sand", 3, ("title",)), VectorQuery(vector, 2)]),
         (second, [TextQuery("vienna sand", 3, ("text",)), FilterQuery(None, 2)]),
         (second, []),
         (first, [TextQuery("vienna", 1, (), Ids(("b",)))]),
     ]
-    found = search_together(asked)
-    alone = [collection.search(requests) for collection, requests in asked]
-    assert [len(each) for each in found] == [2, 2, 0, 1]
-    for one, expected in zip(chain(*found), chain(*alone), strict=True):
-        assert one.ids == expected.ids
-        assert one.scores.tolist() == pytest.approx(expected.scores.tolist(), abs=1e-6)
-        assert one.records.to_pydict() == expected.records.to_pydict()
-    assert sorted(found[1][0].ids) == ["a", "y", "z"]
+    answers = search_together(searches)
+    alone = [collection.search(requests) for collection, requests in searches]
+    assert [len(each) for each in answers] == [2, 2, 0, 1]
+    for answer, expected in zip(chain(*answers), chain(*alone), strict=True):
+        assert answer.ids == expected.ids
+        assert answer.scores.tolist() == pytest.approx(expected.scores.tolist(), abs=1e-6)
+        assert answer.records.to_pydict() == expected.records.to_pydict()
+    assert sorted(answers[1][0].ids) == ["a", "y", "z"]
     assert search_together([]) == []
 
 
@@ -101,9 +101,9 @@ def test_statistics_forget_what_was_deleted(written: str, tmp_path: Path) -> Non
     fresh = registry.store(written).open(tmp_path / "fresh")
     undisturbed = fresh.create("texts", TEXT_ONLY)
     undisturbed.upsert(text_records(texts))
-    asked = [TextQuery("common word3 number10", 60)]
-    first = pinned(disturbed, collection, "texts").search(asked)[0]
-    second = pinned(fresh, undisturbed, "texts").search(asked)[0]
+    requests = [TextQuery("common word3 number10", 60)]
+    first = pinned(disturbed, collection, "texts").search(requests)[0]
+    second = pinned(fresh, undisturbed, "texts").search(requests)[0]
     assert first.ids == second.ids
     assert first.scores.tolist() == pytest.approx(second.scores.tolist(), abs=1e-5)
 
@@ -117,9 +117,9 @@ def test_equal_scores_come_by_id_among_ten_thousand_identical_records(store: Sto
     best = reader.search([TextQuery("same", 5), FilterQuery(None, 5), VectorQuery(np.array([3, 2, 1], np.float32), 5)])
     expected = ["00000", "00001", "00002", "00003", "00004"]
     if "memory_gib=0.0" in str(store):  # an engine's own index cuts ties where it likes
-        assert all(len(one.ids) == 5 for one in best)
+        assert all(len(answer.ids) == 5 for answer in best)
     else:
-        assert [one.ids for one in best] == [expected] * 3
+        assert [answer.ids for answer in best] == [expected] * 3
     assert reader.count() == 10_000
 
 
@@ -133,9 +133,9 @@ def test_ten_thousand_records_agree_with_arithmetic(store: Store) -> None:
     query = rng.standard_normal(8).astype(np.float32)
     cosines = (vectors @ query) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
     expected = [ids[row] for row in np.argsort(-cosines)[:10]]
-    found = pinned(store, collection, "many").search([VectorQuery(query, 10)])[0]
-    overlap = len(set(found.ids) & set(expected))
-    assert overlap >= 8 if "memory_gib=0.0" in str(store) or "float16=True" in str(store) else found.ids == expected
+    hits = pinned(store, collection, "many").search([VectorQuery(query, 10)])[0]
+    overlap = len(set(hits.ids) & set(expected))
+    assert overlap >= 8 if "memory_gib=0.0" in str(store) or "float16=True" in str(store) else hits.ids == expected
 
 
 def test_an_empty_collection_answers(store: Store) -> None:
@@ -152,7 +152,7 @@ def test_an_empty_collection_answers(store: Store) -> None:
 
 def test_a_huge_k(store: Store) -> None:
     hits = filled(store).search([TextQuery("vienna", 10**12), VectorQuery(np.array([1, 0, 0], np.float32), 10**12)])
-    assert [len(one.ids) for one in hits] == [2, 4]
+    assert [len(answer.ids) for answer in hits] == [2, 4]
 
 
 def test_vectors_that_are_not_finite_are_no_query(store: Store) -> None:

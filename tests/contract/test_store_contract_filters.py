@@ -80,10 +80,12 @@ def test_a_record_of_several_documents_passes_when_all_of_them_do(store: Store) 
 @pytest.mark.parametrize("field", ["doc_ids", "passage_ids"])
 def test_a_record_passes_by_its_documents_when_all_of_them_are_named(field: str, store: Store) -> None:
     collection = store.create("summaries", Schema(stored=("text",), keywords=(field, "tags")))
-    made = {"one": ["a"], "both": ["a", "b"], "two": ["b", "b"], "none": []}
-    lists = [pa.array(list(made.values()), pa.list_(pa.string()))] * 2
-    texts = pa.array(["x"] * len(made))
-    collection.upsert(pa.RecordBatch.from_arrays([pa.array(made), texts, *lists], names=["id", "text", field, "tags"]))
+    doc_ids = {"one": ["a"], "both": ["a", "b"], "two": ["b", "b"], "none": []}
+    lists = [pa.array(list(doc_ids.values()), pa.list_(pa.string()))] * 2
+    texts = pa.array(["x"] * len(doc_ids))
+    collection.upsert(
+        pa.RecordBatch.from_arrays([pa.array(doc_ids), texts, *lists], names=["id", "text", field, "tags"])
+    )
     reader = pinned(store, collection, "summaries")
     assert passing(reader, Terms(field, ("a", "nobody"))) == ["one"]
     assert passing(reader, Terms(field, ("a", "b"))) == ["both", "one", "two"]

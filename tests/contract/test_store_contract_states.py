@@ -64,8 +64,8 @@ def test_a_reader_stays_at_its_version(store: Store) -> None:
 
 def test_only_one_writer(written: str, tmp_path: Path) -> None:
     first, second = (registry.store(written).open(tmp_path) for _ in range(2))
-    held = pytest.raises(WriterBusyError, match="the first command")
-    with first.lease("the first command"), held, second.lease("the second"):
+    caught = pytest.raises(WriterBusyError, match="the first command")
+    with first.lease("the first command"), caught, second.lease("the second"):
         pass
     with second.lease("the second"):
         pass
@@ -138,5 +138,5 @@ def test_cleaning_leaves_the_newest(store: Store) -> None:
     reader = pinned(store, collection, "texts")
     store.clean("texts", set())
     assert store.version("texts") == reader.version
-    for one in (reader, store.open("texts", reader.version)):
-        assert passing(one, None) == [f"{n:02d}" for n in range(70)]
+    for opened in (reader, store.open("texts", reader.version)):
+        assert passing(opened, None) == [f"{n:02d}" for n in range(70)]

@@ -103,8 +103,8 @@ def test_wheel(tmp_path: Path) -> None:
     place.install(wheel)
     assert "mlflow" not in place.names()
     assert "compare" in place.run("ragindex", "--help")
-    said = " ".join(use(place).split())
-    assert "The comparison is not recorded: MLflow is not installed. Run: pip install 'mlflow>=3.1'" in said
+    output = " ".join(use(place).split())
+    assert "The comparison is not recorded: MLflow is not installed. Run: pip install 'mlflow>=3.1'" in output
     assert "hill.md" in place.run("ragindex", "ask", "Which hill is highest?", "--index", "built", "--method", "bm25")
     doctor = " ".join(place.run("ragindex", "doctor").split())
     assert "pip install 'mlflow>=3.1'" in doctor
@@ -118,8 +118,8 @@ def test_wheel(tmp_path: Path) -> None:
     write(plugin, {"pyproject.toml": project, "shared_names.py": module})
     test.write_text(contract, encoding="utf-8")
     place.install(f"{wheel}[eval]", str(plugin), "pytest")  # the plugin requires our distribution by its name
-    said = place.run("ragindex", "compare", "world:50", "--limit", "10", "--methods", "bm25,links,shared-names")
-    assert "mlflow ui --backend-store-uri" in said
+    output = place.run("ragindex", "compare", "world:50", "--limit", "10", "--methods", "bm25,links,shared-names")
+    assert "mlflow ui --backend-store-uri" in output
     assert (place.desk / "ragindex-results" / "world-50-seed0" / "report.html").is_file()
     assert "1 passed" in place.run("pytest", "-q", str(test))
     assert "broken" not in place.run("ragindex", "doctor")

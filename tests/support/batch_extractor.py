@@ -25,7 +25,7 @@ def extract(body: Mapping[str, Any]) -> str:
     """The capitalised words of the passage as names, each said to stand beside the next."""
     text = body["messages"][-1]["content"]
     names = list(dict.fromkeys(re.findall(r"\b[A-Z][a-z]+\b", text)))[:6] or ["Nobody"]
-    triples = [[one, "stands beside", other] for one, other in pairwise(names)]
+    triples = [[name, "stands beside", other] for name, other in pairwise(names)]
     fields = body["response_format"]["json_schema"]["schema"]["properties"]
     return json.dumps({name: value for name, value in (("entities", names), ("triples", triples)) if name in fields})
 

@@ -86,8 +86,8 @@ class BatchServer(OpenAIServer):
     def paths(self) -> list[str]:
         """The paths asked for, in order, with ids replaced by `ID`."""
         names = [*self.batches, *self.files]
-        found = [urlsplit(request.path).path for request in self.requests]
-        return ["/".join("ID" if part in names else part for part in path.split("/")) for path in found]
+        paths = [urlsplit(request.path).path for request in self.requests]
+        return ["/".join("ID" if part in names else part for part in path.split("/")) for path in paths]
 
     def _serve(self, received: Received, path: str, body: Mapping[str, Any]) -> Answer:
         parts = path.removeprefix("/v1/").split("/")
@@ -132,7 +132,7 @@ class BatchServer(OpenAIServer):
     def _list(self, query: Mapping[str, list[str]]) -> Answer:
         newest = list(reversed(self.batches.values()))
         after = query.get("after", [""])[0]
-        start = next((place + 1 for place, one in enumerate(newest) if one["id"] == after), 0)
+        start = next((place + 1 for place, batch in enumerate(newest) if batch["id"] == after), 0)
         end = start + min(self.page, int(query["limit"][0]))
         return Answer(200, {"object": "list", "data": newest[start:end], "has_more": end < len(newest)})
 
@@ -153,7 +153,7 @@ class BatchServer(OpenAIServer):
         if plan.status == "failed":
             return
         answers, errors = list(plan.lines), list[str]()
-        for place, line in enumerate(json.loads(one) for one in self.files[batch["input_file_id"]].splitlines()):
+        for place, line in enumerate(json.loads(text) for text in self.files[batch["input_file_id"]].splitlines()):
             if place in plan.errors or place in plan.unanswered:
                 errors.append(self._refuse(line["custom_id"], plan.errors.get(place)))
                 continue

@@ -112,9 +112,9 @@ class BrowserPage:
         self.send("Input.dispatchKeyEvent", type="keyDown", **pressed, **({"text": text} if text else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", **pressed)
 
-    def picture(self, path: Path, *, whole: bool = True) -> None:
+    def picture(self, path: Path, *, full_page: bool = True) -> None:
         """Save a picture of the page, or of the part that the window shows."""
-        taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        taken = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=full_page)
         path.write_bytes(base64.b64decode(taken["data"]))
 
 

@@ -43,36 +43,36 @@ def _flipped(content: bytes) -> bytes:
 
 
 @dataclass
-class Kept:
+class PristineIndex:
     """An index that is never touched, with a copy to be harmed; what it answers, and after one more document."""
 
     folder: Path
     methods: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        self.whole, self.copy = self.folder / "w", self.folder / "copy"
+        self.untouched, self.copy = self.folder / "w", self.folder / "copy"
         self.file = openie(self.folder / "triples.json", (*DOCUMENTS, MORE))
-        with Index.open(self.whole, encoder="lsa", chunking=None, create=True) as workspace:
+        with Index.open(self.untouched, encoder="lsa", chunking=None, create=True) as workspace:
             workspace.import_part("extractions", self.file)
             workspace.add(DOCUMENTS)
-        self.before = self.synced(self.whole)
+        self.before = self.synced(self.untouched)
         self.after = self.added(self.fresh())
 
     def fresh(self) -> Path:
         shutil.rmtree(self.copy, ignore_errors=True)
-        shutil.copytree(self.whole, self.copy)
+        shutil.copytree(self.untouched, self.copy)
         return self.copy
 
     def files(self, *patterns: str) -> Iterator[Path]:
         """Relative to the index; what is there to be locked holds nothing."""
-        found = {path for pattern in patterns for path in self.whole.glob(pattern) if path.is_file()}
-        return (path.relative_to(self.whole) for path in sorted(found) if path.stat().st_size)
+        paths = {path for pattern in patterns for path in self.untouched.glob(pattern) if path.is_file()}
+        return (path.relative_to(self.untouched) for path in sorted(paths) if path.stat().st_size)
 
     def read(self, folder: Path, *methods: str) -> Answers:
         with Index.open(folder, create=True) as workspace:
             schemes = [registry.scheme(method) for method in methods or self.methods]
-            found = [scheme.open(workspace).retrieve([QUESTION], 3)[0].hits for scheme in schemes]
-        return [[(hit.id, round(hit.score, 5)) for hit in hits] for hits in found]
+            rankings = [scheme.open(workspace).retrieve([QUESTION], 3)[0].hits for scheme in schemes]
+        return [[(hit.id, round(hit.score, 5)) for hit in hits] for hits in rankings]
 
     def synced(self, folder: Path, *methods: str) -> Answers:
         with Index.open(folder, create=True) as workspace:
@@ -94,15 +94,15 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What came of it: answers, or the error; and what was said."""
+class Attempt:
+    """What came of it: answers, or the error; and the warnings."""
 
     answers: Answers | None
     error: RagindexError | None
-    said: list[str]
+    warnings: list[str]
 
 
-def tried(work: Callable[[Path], Answers], folder: Path) -> Tried:
+def tried(work: Callable[[Path], Answers], folder: Path) -> Attempt:
     """Anything but our own errors is a traceback for whoever runs it, and fails the test."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RepairWarning)
@@ -110,4 +110,4 @@ def tried(work: Callable[[Path], Answers], folder: Path) -> Tried:
             answers, error = work(folder), None
         except RagindexError as raised:
             answers, error = None, raised
-    return Tried(answers, error, [str(one.message) for one in caught if one.category is RepairWarning])
+    return Attempt(answers, error, [str(warning.message) for warning in caught if warning.category is RepairWarning])

@@ -5,6 +5,7 @@ import runpy
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,13 @@ from typer.testing import CliRunner
 from ragindex import mlflow_tracing
 from ragindex.cli import main
 from ragindex.llm.prices import load_prices
+from ragindex.plugins import registry
+from ragindex.plugins.specs import parse_many
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SLOW_PAGES = {
-    *(
-        "README.md",
-        "commands.md",
-        "griever.md",
-        "hipporag.md",
-        "sirerag.md",
-    ),
-    *("chunking.md", "colbert.md", "evidence.md", "export-a-retriever.md"),
-    *("add-and-remove-documents.md", "compare-chunk-sizes.md", "compare-encoders-and-seeds.md"),
-    *("compare-on-your-documents.md", "compare-run-files.md", "compare-your-own-retriever.md"),
-    *("make-a-synthetic-world.md", "recommend-a-method.md", "reproduce-a-papers-table.md", "track-with-mlflow.md"),
-    *("resume-and-repeat-a-run.md", "tune-a-method.md"),
+_SLOW_COMMANDS = {"compare", "demo", "gate", "judge", "recommend", "tune"}
+_SLOW_PAGES = {  # their programs compare methods, or import what is large
+    *("compare-encoders-and-seeds.md", "compare-your-own-retriever.md", "track-with-mlflow.md"),
     *("use-in-dspy.md", "use-in-haystack.md", "use-in-langchain.md", "use-in-llamaindex.md"),
 }
 ELSEWHERE = {  # tests of their own run them
@@ -57,6 +50,20 @@ def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
     return [(language, code) for language, code in matches if language in languages]
 
 
+def runnable_pages(*, slow: bool) -> list[Path]:
+    """The pages with examples that run here; slow are those that compare methods."""
+    return [
+        page
+        for page in PAGES
+        if page.name not in ELSEWHERE and blocks(page, "python", "bash", "yaml") and _is_slow(page) is slow
+    ]
+
+
+def _is_slow(page: Path) -> bool:
+    words = [words for _, code in blocks(page, "bash") for words in commands(code)]
+    return page.name in _SLOW_PAGES or any(name in _SLOW_COMMANDS for name, *_ in words)
+
+
 def commands(code: str) -> list[list[str]]:
     """The words of each `ragindex` line of a block, without `ragindex`; there are no other lines but installations."""
     lines = [line for line in code.splitlines() if line and not line.startswith(_INSTALLS)]
@@ -65,11 +72,17 @@ def commands(code: str) -> list[list[str]]:
 
 
 def parse_command(words: list[str]) -> None:
-    """Fail if there is no such command, or none of its options is called so."""
+    """Fail if there is no such command, option, method or parameter of a method."""
     group: Any = typer.main.get_command(main.app)
     context = group.make_context("ragindex", words, resilient_parsing=True)
     name, command, arguments = group.resolve_command(context, words)
-    command.make_context(name, arguments).close()
+    with command.make_context(name, arguments) as parsed:
+        named = [parsed.params.get("methods"), parsed.params.get("method")]
+    if name == "audit":  # its method is a row of a published table
+        return
+    for text in chain(*([value] if isinstance(value, str) else value for value in named if value)):
+        for spec in parse_many(text) if text != "all" else ():
+            assert spec.params.keys() <= registry.load_plugin("schemes", spec.name).model_fields.keys(), spec
 
 
 @contextmanager

@@ -45,8 +45,8 @@ class StandIn:
             def _any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
                 stand_in.heard.append((self.path, self.headers.get("Authorization") or ""))
-                status, said = answer(self.path, body, self.headers.get("Authorization") or "")
-                data = json.dumps(said).encode()
+                status, response = answer(self.path, body, self.headers.get("Authorization") or "")
+                data = json.dumps(response).encode()
                 self.send_response(status)
                 self.send_header("X-Elastic-Product", product)
                 self.send_header("Content-Type", "application/vnd.elasticsearch+json;compatible-with=8")
@@ -116,7 +116,7 @@ def _signed(folder: Path, text: str, signer: Certificate | None, extension: x509
     now = datetime.datetime.now(datetime.UTC)
     by = signer or Certificate(name, key, folder, folder)
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key())
-    made = (
+    certificate = (
         x509.CertificateBuilder(by.name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=2))
@@ -126,7 +126,7 @@ def _signed(folder: Path, text: str, signer: Certificate | None, extension: x509
         .sign(by.key, hashes.SHA256())
     )
     file, key_file = folder / f"{text}.pem", folder / f"{text}.key"
-    file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
     return Certificate(name, key, file, key_file)

@@ -10,16 +10,16 @@ from pathlib import Path
 
 @cache
 def _make_tables() -> bytes:
-    kept = Path(os.environ["RAGINDEX_CACHE"]) / f"mlflow-{version('mlflow')}.db"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with warnings.catch_warnings(), tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+    template = Path(os.environ["RAGINDEX_CACHE"]) / f"mlflow-{version('mlflow')}.db"
+    if not template.exists():
+        template.parent.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory(dir=template.parent) as folder:
             warnings.simplefilter("ignore")
             from mlflow import MlflowClient
 
             MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db").search_experiments()
-            (Path(folder) / "mlflow.db").replace(kept)  # at once, for other processes make it too
-    return kept.read_bytes()
+            (Path(folder) / "mlflow.db").replace(template)  # at once, for other processes make it too
+    return template.read_bytes()
 
 
 def make_tracker(folder: Path) -> str:

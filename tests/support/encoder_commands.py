@@ -58,8 +58,8 @@ def search(*flags: str) -> Done:
     return ragindex("search", "hill of slate", "--index", "w", "--method", "dense", "--json", "-", *flags)
 
 
-def scores(found: Done) -> dict[str, float]:
-    return {hit["id"]: round(hit["score"], 4) for hit in found.json["hits"]}
+def scores(result: Done) -> dict[str, float]:
+    return {hit["id"]: round(hit["score"], 4) for hit in result.json["hits"]}
 
 
 @cache
@@ -76,19 +76,19 @@ def play(step: Step, own: Encoder, built: set[Encoder]) -> Encoder:
     """Run a command; return the encoder that is the index's own then. `built` are the encoders with vectors."""
     used = step.used(own)
     if step.command == "search":
-        found = search(*step.flags())
+        result = search(*step.flags())
         if used in built:
-            assert (found.json["encoder"], scores(found)) == (used.label, scores_of(used))
+            assert (result.json["encoder"], scores(result)) == (used.label, scores_of(used))
         else:
-            assert (found.code, f"not built for dense with the encoder {used.label}." in found.err) == (4, True)
+            assert (result.code, f"not built for dense with the encoder {used.label}." in result.err) == (4, True)
         return own
     done = ragindex(*WRITING[step.command], "--index", "w", "--json", "said.json", *step.flags())
     assert done.code in ((0, 12, 13) if step.command == "gate" else (0,)), done
-    said = json.loads(Path("said.json").read_text())
+    report = json.loads(Path("said.json").read_text())
     if step.command in ("recommend", "gate"):
-        assert said["encoder"] == used.name
+        assert report["encoder"] == used.name
     if step.command == "compare":
-        assert (said["encoder"], said["seed"]) == used
+        assert (report["encoder"], report["seed"]) == used
     return used
 
 

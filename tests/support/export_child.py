@@ -27,7 +27,7 @@ def die_before(number: int, beside: Path) -> None:
     def watch(event: str, args: tuple[Any, ...]) -> None:
         nonlocal count
         writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        places = [str(one) for one in args[:2]]
+        places = [str(argument) for argument in args[:2]]
         copied = any(".partial/index/" in place for place in places)
         if (writes or event in OPERATIONS) and not copied and any(str(beside) in place for place in places):
             count += 1

@@ -79,9 +79,9 @@ def _save_contract(folder: Path) -> None:
 def _save_command(folder: Path, name: str, *arguments: object) -> Any:
     file = folder / f"{_file_name(name)}.json"
     if not file.exists():
-        whole = folder / "whole.json"
-        _run(*arguments, "--json", whole)
-        _write(file, _steady(json.loads(whole.read_text("utf-8")), folder))
+        complete_file = folder / "whole.json"
+        _run(*arguments, "--json", complete_file)
+        _write(file, _steady(json.loads(complete_file.read_text("utf-8")), folder))
     return json.loads(file.read_text("utf-8"))
 
 

@@ -21,14 +21,16 @@ QUESTIONS = 10
 def answer(folder: Path, size: int, seed: int) -> dict[str, list[list[tuple[str, float]]]]:
     """Return the ids and scores of ten hits for each question, by method."""
     documents, questions = list(make_documents(size, seed)), make_questions(size, seed)[:QUESTIONS]
-    queries = [Query(f"q{n}", one.text) for n, one in enumerate(questions)]
+    queries = [Query(f"q{n}", question.text) for n, question in enumerate(questions)]
     names = registry.plugin_names("schemes")
     schemes = {name: default_scheme(name, documents if name == "http" else ()) for name in names}
     with Index.open(folder, encoder="lsa", chunking=None, create=True) as workspace:
         workspace.add(documents)
         workspace.build(*list(schemes.values()))
         retrieved = {name: scheme.open(workspace).retrieve(queries, 10) for name, scheme in schemes.items()}
-    return {name: [[(hit.id, hit.score) for hit in one.hits] for one in hits] for name, hits in retrieved.items()}
+    return {
+        name: [[(hit.id, hit.score) for hit in question.hits] for question in hits] for name, hits in retrieved.items()
+    }
 
 
 if __name__ == "__main__":

@@ -42,8 +42,15 @@ def check_known_items(language: str, folder: Path) -> None:
             index.build(registry.scheme("bm25"), registry.scheme("hybrid"))
         for method in ("bm25", "hybrid"):
             retrievals = index.retriever(method).retrieve([Query(text, text) for text in questions], 1)
-            counts.append(sum(one.hits[:1] != () and one.hits[0].id == str(at) for at, one in enumerate(retrievals)))
+            counts.append(
+                sum(
+                    retrieval.hits[:1] != () and retrieval.hits[0].id == str(at)
+                    for at, retrieval in enumerate(retrievals)
+                )
+            )
     expected = FOUND_FIRST[language]
     assert tuple(counts[::2]) == expected[::2]
     # the fit of lsa is rounded otherwise on another CPU, and orders passages otherwise that are as near
-    assert all(abs(one - other) <= 1 for one, other in zip(counts[1::2], expected[1::2], strict=True)), counts
+    assert all(abs(retrieval - other) <= 1 for retrieval, other in zip(counts[1::2], expected[1::2], strict=True)), (
+        counts
+    )

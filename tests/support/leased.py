@@ -26,7 +26,7 @@ def _template() -> TemporaryDirectory[str]:
     return place
 
 
-def made(folder: Path) -> Index:
+def copy_template(folder: Path) -> Index:
     """Five documents, beyond memory: what is asked is read from the disk."""
     shutil.copytree(_template().name, folder, dirs_exist_ok=True)
     return opened(folder)
@@ -39,15 +39,17 @@ def more(workspace: Index, *numbers: int) -> None:
 
 
 def ids(retriever: object) -> list[str]:
-    [found] = retriever.retrieve([Query("q", "slate")], 50)  # type: ignore[attr-defined]
-    return sorted(hit.id for hit in found.hits)
+    [retrieval] = retriever.retrieve([Query("q", "slate")], 50)  # type: ignore[attr-defined]
+    return sorted(hit.id for hit in retrieval.hits)
 
 
 def states(workspace: Index) -> int:
     """How many versions the passages have on disk, that which their index was made from not counted."""
     (name,) = [name for name in workspace.store.names() if name.startswith("passages") and name.endswith(".records")]
     versions = files.read_versions(workspace.folder / "store" / f"{name}.lance")
-    return len(versions.keys() - {index.made_from for one in versions.values() for index in one.indexes.values()})
+    return len(
+        versions.keys() - {index.made_from for version in versions.values() for index in version.indexes.values()}
+    )
 
 
 def measure(folder: Path) -> int:

@@ -23,12 +23,12 @@ from ragindex_eval.results.model import (
 from ragindex_eval.run.scores import score_rankings
 
 
-def made(
+def make_comparison(
     recalls: Mapping[str, Sequence[float]],
     milliseconds: Mapping[str, Sequence[float]] | None = None,
     *,
     kinds: Sequence[str] | None = None,
-    found: Mapping[str, Sequence[Sequence[str]]] | None = None,
+    rankings: Mapping[str, Sequence[Sequence[str]]] | None = None,
     metric: str = "R@5",
     ks: tuple[int, ...] = (5,),
     encoder: str = "lsa",
@@ -39,18 +39,18 @@ def made(
     also: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
     reference: Mapping[str, Sequence[float]] | None = None,
 ) -> Comparison:
-    """`recalls` by label, one a question (none: no gold); `found` are the documents, best first.
+    """`recalls` by label, one a question (none: no gold); `rankings` are the documents, best first.
 
     `naming` are the ids of the questions (q1, q2, …) that name a title. `paid` is by label what each question took;
     what all of them took is besides the method's index, and spent. `also` are other metrics, by name and label.
     `reference` are milliseconds of the reference work by label.
 
     """
-    count = max(map(len, [*recalls.values(), *(milliseconds or {}).values(), *(found or {}).values()]))
+    count = max(map(len, [*recalls.values(), *(milliseconds or {}).values(), *(rankings or {}).values()]))
     ids = [f"q{number}" for number in range(1, count + 1)]
     judged = any(recalls.values())
     gold = {id: Gold(frozenset({"a"}), kind=kinds[at] if kinds else "") for at, id in enumerate(ids)}
-    methods = [_method(label, ids, values, milliseconds, found, metric) for label, values in recalls.items()]
+    methods = [_method(label, ids, values, milliseconds, rankings, metric) for label, values in recalls.items()]
     methods = [_paid(method, (paid or {}).get(method.label, ())) for method in methods]
     methods = [_also(method, also or {}, (reference or {}).get(method.label, ())) for method in methods]
     described = {"name": name, "encoder": encoder, "seed": seed}
@@ -66,12 +66,12 @@ def answered(
 ) -> Comparison:
     """From what methods answered, by label, scored as it is; `written` are their names and parameters."""
     ids = [answer.query_id for answer in next(iter(answers.values()))]
-    made = []
-    for label, found in answers.items():
+    methods = []
+    for label, method_answers in answers.items():
         name, params = (written or {}).get(label, (label, {}))
-        per_query = score_rankings({ks[-1]: found}, gold, ks)
-        made.append(_result(name, label, params, {ks[-1]: tuple(found)}, per_query, {}))
-    return _comparison(made, ids, gold, ks, name="made", encoder="lsa", seed=0)
+        per_query = score_rankings({ks[-1]: method_answers}, gold, ks)
+        methods.append(_result(name, label, params, {ks[-1]: tuple(method_answers)}, per_query, {}))
+    return _comparison(methods, ids, gold, ks, name="made", encoder="lsa", seed=0)
 
 
 def _comparison(
@@ -113,12 +113,12 @@ def _method(
     ids: Sequence[str],
     recalls: Sequence[float],
     milliseconds: Mapping[str, Sequence[float]] | None,
-    found: Mapping[str, Sequence[Sequence[str]]] | None,
+    rankings: Mapping[str, Sequence[Sequence[str]]] | None,
     metric: str,
 ) -> MethodResult:
     per_query = {id: {metric: float(value)} for id, value in zip(ids, recalls, strict=False)}
     times = dict(zip(ids, (milliseconds or {}).get(label, ()), strict=False))
-    lists = (found or {}).get(label, [["a"]] * len(ids))
+    lists = (rankings or {}).get(label, [["a"]] * len(ids))
     answers = tuple(
         MethodAnswer(id, tuple(SavedHit(doc, (doc,), 1.0 / rank) for rank, doc in enumerate(documents, start=1)))
         for id, documents in zip(ids, lists, strict=True)
@@ -141,9 +141,9 @@ def _paid(method: MethodResult, usages: Sequence[Usage]) -> MethodResult:
     if not usages:
         return method
     answers = tuple(replace(answer, usage=usage) for answer, usage in zip(method.final, usages, strict=True))
-    whole = sum(usages, Usage())
-    parts = {"extractions": PartFigures("extractions", 1.0, 1000, "", whole), **method.parts}
-    return replace(method, answers={max(method.answers): answers}, parts=parts, spent=whole)
+    total = sum(usages, Usage())
+    parts = {"extractions": PartFigures("extractions", 1.0, 1000, "", total), **method.parts}
+    return replace(method, answers={max(method.answers): answers}, parts=parts, spent=total)
 
 
 def _result(
@@ -176,5 +176,5 @@ def went(
     steps = [Step(n, "read", "?", ms=10.0, input_tokens=read, output_tokens=wrote) for n, read, wrote in paid]
     ends = [Step(n, IF_STOPPED, "?", tuple(ids), ms=1000.0) for n, ids in enumerate(rankings, start=1)]
     hits = tuple(SavedHit(id, (id.partition("#")[0],), 1.0) for id in rankings[-1])
-    usage = Usage(0.0, sum(one[1] for one in paid), sum(one[2] for one in paid))
+    usage = Usage(0.0, sum(step_usage[1] for step_usage in paid), sum(step_usage[2] for step_usage in paid))
     return replace(MethodAnswer(id, hits, None, (*steps, *ends), usage=usage, calls=len(paid)), **given)

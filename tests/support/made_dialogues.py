@@ -19,7 +19,8 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.plugins import registry
-from ragindex.types import Document, Query, Retrieval
+from ragindex.retrieval.trace import IF_STOPPED
+from ragindex.types import Document, Query, Retrieval, Step
 
 DOCUMENTS = (
     Document("bread", "Rye bread", "Rye bread keeps for a week.", {"half": "other"}),
@@ -70,14 +71,26 @@ def _built() -> Path:
     return folder / "w"
 
 
-def asked(workspace: Index, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
+def ask(workspace: Index, written: str, question: str = QUESTION, k: int = 10) -> Retrieval:
     """One question."""
     (retrieval,) = built_retriever(workspace, written).retrieve([Query("q", question)], k)
     return retrieval
 
 
-def ids(found: Retrieval) -> list[str]:
-    return [hit.doc_ids[0] for hit in found.hits]
+def ids(retrieval: Retrieval) -> list[str]:
+    return [hit.doc_ids[0] for hit in retrieval.hits]
+
+
+def work(retrieval: Retrieval) -> list[Step]:
+    """The steps of a trace that are work of the method."""
+    return [step for step in retrieval.trace if step.index != IF_STOPPED]
+
+
+def rounds_of(retrieval: Retrieval) -> list[tuple[int, list[str]]]:
+    """Number and documents of the ranking that the method would have returned after each round."""
+    documents = {hit.id: hit.doc_ids[0] for hit in retrieval.hits}
+    stops = [step for step in retrieval.trace if step.index == IF_STOPPED]
+    return [(step.iteration, [documents[id] for id in step.ids]) for step in stops]
 
 
 def shown(server: OpenAIServer, call: int) -> str:

@@ -1,4 +1,4 @@
-"""Records, twins in memory, and counted round trips, for tests on a real server."""
+"""Records, copies in memory, and counted round trips, for tests on a real server."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,9 +26,9 @@ def finished(store: Store, collection: Collection, name: str) -> Collection:
 def held_in_memory(batch: pa.RecordBatch, schema: Schema, folder: Path) -> Collection:
     """The same records in the engine whose searches are exact, from memory."""
     store = registry.store("lancedb").open(folder)
-    collection = store.create("twin", schema)
+    collection = store.create("copy", schema)
     collection.upsert(batch)
-    return finished(store, collection, "twin")
+    return finished(store, collection, "copy")
 
 
 def plain_client(store: Any) -> Any:
@@ -60,8 +60,8 @@ class Trips:
         transport = type(store.server.client.transport)
         inner = transport.perform_request
 
-        def counted(one: Any, method: str, target: str, **rest: Any) -> Any:
+        def counted(server: Any, method: str, target: str, **rest: Any) -> Any:
             self.paths.append(target.partition("?")[0])
-            return inner(one, method, target, **rest)
+            return inner(server, method, target, **rest)
 
         patch.setattr(transport, "perform_request", counted)

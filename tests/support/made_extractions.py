@@ -60,8 +60,8 @@ def spells_out(body: Mapping[str, Any]) -> str:
 def rows(workspace: Index, part: Any, *fields: str) -> list[dict[str, Any]]:
     """The records of a part, by id."""
     opened = workspace.open_part(part)
-    found = [row for batch in opened.scan(fields or opened.fields()) for row in batch.to_pylist()]
-    return sorted(found, key=lambda row: str(row["id"]))
+    records = [row for batch in opened.scan(fields or opened.fields()) for row in batch.to_pylist()]
+    return sorted(records, key=lambda row: str(row["id"]))
 
 
 def notes(workspace: Index, name: str) -> list[str]:

@@ -46,7 +46,7 @@ rows = st.fixed_dictionaries(
         "tags": st.none() | lists,
         "doc_ids": st.lists(strings, max_size=3),
         "size": st.none() | st.sampled_from([*NUMBERS, float("nan"), float("inf")]),
-        "meta.one": st.none() | strings.map(lambda one: [one]),
+        "meta.one": st.none() | strings.map(lambda text: [text]),
         "meta.many": st.none() | lists,
     }
 )
@@ -74,17 +74,17 @@ filters: st.SearchStrategy[Filter] = st.recursive(
 
 
 def build_batch(those: Sequence[Row]) -> pa.RecordBatch:
-    columns = [pa.array([one[name] for one in those], kind) for name, kind in _TYPES.items()]
+    columns = [pa.array([row[name] for row in those], kind) for name, kind in _TYPES.items()]
     return pa.RecordBatch.from_arrays(columns, names=list(_TYPES))
 
 
 def list_passing(where: Filter, those: Sequence[Row]) -> list[str]:
     """Return the ids of the records that pass, by the reference."""
-    return [one["id"] for one in those if passes(where, one)]
+    return [row["id"] for row in those if passes(where, row)]
 
 
-def require_agreement(collection: Collection, those: Sequence[Row], asked: Sequence[Filter]) -> None:
+def require_agreement(collection: Collection, those: Sequence[Row], wanted: Sequence[Filter]) -> None:
     """Check a collection of these records by each filter."""
-    hits = collection.search([FilterQuery(where, 100) for where in asked])
-    expected = [(where, list_passing(where, those)) for where in asked]
-    assert [(where, one.ids) for where, one in zip(asked, hits, strict=True)] == expected
+    hits = collection.search([FilterQuery(where, 100) for where in wanted])
+    expected = [(where, list_passing(where, those)) for where in wanted]
+    assert [(where, answer.ids) for where, answer in zip(wanted, hits, strict=True)] == expected

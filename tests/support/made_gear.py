@@ -70,9 +70,9 @@ class Call:
     written: int
 
 
-def triples(*found: Triple) -> dict[str, Any]:
+def triples(*stated: Triple) -> dict[str, Any]:
     """What a model answers that has read."""
-    return {"triples": [[one.subject, one.predicate, one.object] for one in found]}
+    return {"triples": [[triple.subject, triple.predicate, triple.object] for triple in stated]}
 
 
 def no(why: str) -> dict[str, Any]:
@@ -110,16 +110,16 @@ def script(
 
 def always_no(server: OpenAIServer) -> Counter[str]:
     """The server reads one triple, never has enough, and always finds another question; the calls by task."""
-    asked: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
 
     def write(body: Mapping[str, Any]) -> str:
         task = task_of(body)
-        asked[task] += 1
-        answers = {"reason": no("It is never enough."), "rewrite": ask(f"Which bridge is number {asked[task]}?")}
+        calls[task] += 1
+        answers = {"reason": no("It is never enough."), "rewrite": ask(f"Which bridge is number {calls[task]}?")}
         return json.dumps(answers.get(task) or triples(DESIGNED))
 
     server.write = write
-    return asked
+    return calls
 
 
 def task_of(body: Mapping[str, Any]) -> str:
@@ -153,17 +153,17 @@ def built(folder: Path, documents: Sequence[Document] = DOCUMENTS, encoder: Plug
 
 
 def opened(
-    made: Path, folder: Path, server: OpenAIServer | None, budget: float | None = None, encoder: PluginSpec = "lsa"
+    template: Path, folder: Path, server: OpenAIServer | None, budget: float | None = None, encoder: PluginSpec = "lsa"
 ) -> Index:
-    """The workspace `made`, copied unless it is in `folder` already; it asks the server, or the rules without one."""
+    """The workspace `template`, copied unless it is in `folder` already; it asks the server, else the rules."""
     if not (folder / "w").exists():
-        shutil.copytree(made, folder / "w")
+        shutil.copytree(template, folder / "w")
     llm = "offline" if server is None else OpenAICompatibleChat(model="small", base_url=server.url, retries=0)
     asking = LLMSettings(prices=PRICES, clock=QUICK, budget=parse_budget(budget))
     return Index.open(folder / "w", llm=llm, llm_settings=asking, chunking=None, encoder=encoder, create=True)
 
 
-def asked(workspace: Index, scheme: PluginSpec, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
+def ask_counted(workspace: Index, scheme: PluginSpec, question: str, k: int = 10) -> tuple[Retrieval, ledger.Tally]:
     """One question, and its calls."""
     retriever = built_retriever(workspace, scheme)
     with ledger.record_calls() as tally:
@@ -171,20 +171,20 @@ def asked(workspace: Index, scheme: PluginSpec, question: str, k: int = 10) -> t
     return retrieval, tally
 
 
-def ids(found: Retrieval) -> list[str]:
-    return [hit.id for hit in found.hits]
+def ids(retrieval: Retrieval) -> list[str]:
+    return [hit.id for hit in retrieval.hits]
 
 
-def ended(found: Retrieval) -> tuple[list[Triple], str]:
+def ended(retrieval: Retrieval) -> tuple[list[Triple], str]:
     """The memory, and why it stopped."""
-    last = found.trace[-1]
+    last = retrieval.trace[-1]
     assert last.index == "gist memory"
     return list(last.triples), last.note
 
 
-def steps(found: Retrieval, *names: str) -> list[Step]:
+def steps(retrieval: Retrieval, *names: str) -> list[Step]:
     """The steps of these names, in order."""
-    return [step for step in found.trace if step.index in names]
+    return [step for step in retrieval.trace if step.index in names]
 
 
 def cost(calls: Sequence[Call], *numbers: int) -> tuple[int, int]:
@@ -199,21 +199,21 @@ def fused(*rankings: Sequence[str]) -> list[str]:
     """Reciprocal rank fusion in fractions; equal sums: the better best rank, then the id."""
     ids = {id for ranking in rankings for id in ranking}
     ranks = {id: [ranking.index(id) + 1 for ranking in rankings if id in ranking] for id in ids}
-    sums = {id: sum(Fraction(1, 60 + rank) for rank in held) for id, held in ranks.items()}
+    sums = {id: sum(Fraction(1, 60 + rank) for rank in id_ranks) for id, id_ranks in ranks.items()}
     return sorted(ids, key=lambda id: (-sums[id], min(ranks[id]), id))
 
 
-def by_equation_9(workspace: Index, found: Retrieval, base: str, base_k: int, k: int) -> list[str]:
+def by_equation_9(workspace: Index, retrieval: Retrieval, base: str, base_k: int, k: int) -> list[str]:
     """The ranking that follows from what the trace says was asked, remembered and found by the beams."""
     passages = built_retriever(workspace, base)
     links = built_retriever(workspace, {"name": base, "params": {"over": "triples"}})
     rankings = []
-    for triple in ended(found)[0]:
+    for triple in ended(retrieval)[0]:
         text = Query("t", f"{triple.subject} {triple.predicate} {triple.object}")
         linked = [id for hit in links.retrieve([text], 1000)[0].hits for id in hit.passage_ids]
         near = [hit.id for hit in passages.retrieve([text], k)[0].hits]
         rankings.append(fused(near, list(dict.fromkeys(linked))[:k])[:k])
-    for beams in steps(found, "triple beams"):
+    for beams in steps(retrieval, "triple beams"):
         listed = passages.retrieve([Query("b", beams.query)], base_k)[0].hits
         rankings.append(fused(beams.ids, [hit.id for hit in listed]))
     return fused(*rankings)

@@ -53,9 +53,9 @@ def opened(
     server: OpenAIServer, path: Path | None = None, setting: LLMSettings | None = None, **given: Any
 ) -> LLMClient:
     """`openai:small` at the server, keeping calls in the file `path`."""
-    kept = {} if path is None else {"cache": SQLiteCache(path)}
+    options = {} if path is None else {"cache": SQLiteCache(path)}
     plugin = OpenAICompatibleChat.model_validate({"model": "small", "base_url": server.url, **given})
-    return plugin.open(setting or LLMSettings(prices=PRICES, clock=QUICK, **kept))
+    return plugin.open(setting or LLMSettings(prices=PRICES, clock=QUICK, **options))
 
 
 def texts(count: int) -> list[dict[str, str]]:

@@ -29,11 +29,11 @@ def write_mills(folder: Path, count: int = 32) -> list[tuple[str, str]]:
     """Write mills/ and, with the first `count` questions, questions.csv; return all questions and their documents."""
     mills = [dict(zip(_ROWS, row, strict=True)) for row in _MILLS]
     write(folder / "mills", {f"{mill['name'].lower()}.md": _TEXT.format(**mill) for mill in mills})
-    asked = [(text.format(**mill), f"{mill['name'].lower()}.md") for text in _QUESTIONS for mill in mills]
-    write_questions(folder / "questions.csv", asked[:count])
-    return asked
+    questions = [(text.format(**mill), f"{mill['name'].lower()}.md") for text in _QUESTIONS for mill in mills]
+    write_questions(folder / "questions.csv", questions[:count])
+    return questions
 
 
-def write_questions(file: Path, asked: list[tuple[str, str]]) -> None:
+def write_questions(file: Path, questions: list[tuple[str, str]]) -> None:
     with file.open("w", newline="", encoding="utf-8") as opened:
-        csv.writer(opened).writerows([("question", "documents"), *asked])
+        csv.writer(opened).writerows([("question", "documents"), *questions])

@@ -48,8 +48,8 @@ class CompassEncoder(Encoder):
 
 
 def place(text: str) -> tuple[float, ...]:
-    found = np.array(_PLACE.findall(text), np.float64).reshape(-1, 3)
-    return tuple(found.sum(axis=0).tolist())
+    places = np.array(_PLACE.findall(text), np.float64).reshape(-1, 3)
+    return tuple(places.sum(axis=0).tolist())
 
 
 def at(name: str, x: float, y: float, z: float) -> Document:
@@ -59,13 +59,13 @@ def at(name: str, x: float, y: float, z: float) -> Document:
 
 def around(name: str, axis: int, radius: float, count: int) -> list[Document]:
     """`name`1, `name`2, … in a ring around one of the three axes."""
-    made = []
+    documents = []
     for number in range(count):
         turn = 2 * np.pi * number / count
         spot = np.zeros(3)
         spot[[axis, (axis + 1) % 3, (axis + 2) % 3]] = 1, radius * np.cos(turn), radius * np.sin(turn)
-        made.append(at(f"{name}{number + 1}", *spot))
-    return made
+        documents.append(at(f"{name}{number + 1}", *spot))
+    return documents
 
 
 # ---------------------------------------------------------------- the server
@@ -76,7 +76,7 @@ def task_of(body: Mapping[str, Any]) -> str:
 
 
 def shown(body: Mapping[str, Any]) -> list[str]:
-    """The texts of a request for a summary; what is said of an answer that cannot be used has no place."""
+    """The texts of a request for a summary; the complaint about an unusable answer has no place."""
     texts = str(body["messages"][1]["content"]).split("\n\n")
     return [text.partition(":\n")[2] for text in texts if _PLACE.search(text)]
 
@@ -143,10 +143,10 @@ def nodes(workspace: Index, part: Any) -> dict[str, dict[str, Any]]:
 
 def drawn(workspace: Index, part: Any) -> dict[str, list[str]]:
     """The summaries by their names, with the names of their children."""
-    held = nodes(workspace, part)
+    tree_nodes = nodes(workspace, part)
     return {
-        named(row["text"]): [named(held[child]["text"]) for child in row["children"]]
-        for row in held.values()
+        named(row["text"]): [named(tree_nodes[child]["text"]) for child in row["children"]]
+        for row in tree_nodes.values()
         if row["kind"] == "summary"
     }
 

@@ -17,8 +17,8 @@ async def use_tools(client: Client) -> None:
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["search", "fetch"]
     assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
-    found = structured(await client.call_tool("search", {"query": "When was the lighthouse built?", "k": 1}))
-    (hit,) = found["results"]
+    answer = structured(await client.call_tool("search", {"query": "When was the lighthouse built?", "k": 1}))
+    (hit,) = answer["results"]
     assert (hit["id"], hit["title"], hit["url"]) == ("lindau", "Lindau", "https://example.org/lindau")
     assert hit["text"].startswith("The lighthouse of Lindau was built in 1856.")
     assert hit["positions"][0]["doc_id"] == "lindau"

@@ -150,8 +150,8 @@ class _Graph:
         tables = [self.weight(f"embeddings.{name}_embeddings.weight") for name in ("word", "token_type", "position")]
         axis = self.constant("axis of length", 1, np.int64)
         length = self.node("Gather", self.node("Shape", "input_ids"), axis, axis=0)
-        zero, one = self.constant("zero", 0, np.int64), self.constant("step", 1, np.int64)
-        rows = ["input_ids", "token_type_ids", self.node("Range", zero, length, one)]
+        zero, step = self.constant("zero", 0, np.int64), self.constant("step", 1, np.int64)
+        rows = ["input_ids", "token_type_ids", self.node("Range", zero, length, step)]
         words, types, places = (self.node("Gather", *pair) for pair in zip(tables, rows, strict=True))
         return self.normalize(self.node("Add", self.node("Add", words, types), places), "embeddings.LayerNorm")
 

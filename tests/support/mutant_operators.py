@@ -38,13 +38,13 @@ class Mutant:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Have the change in the tree of the module."""
-        held = getattr(self.parent, self.field)
-        new = self.new if self.place is None else [*held[: self.place], self.new, *held[self.place + 1 :]]
+        former = getattr(self.parent, self.field)
+        new = self.new if self.place is None else [*former[: self.place], self.new, *former[self.place + 1 :]]
         setattr(self.parent, self.field, new)
         try:
             yield
         finally:
-            setattr(self.parent, self.field, held)
+            setattr(self.parent, self.field, former)
 
     def runs_in(self, executed: Sequence[int]) -> bool:
         """Return whether a test that executed these lines of the module's functions runs the change."""

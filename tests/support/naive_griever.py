@@ -61,44 +61,44 @@ def retrieve(
 def ranked(corpus: "Corpus", question: str, k: int) -> list[tuple[str, float]]:
     """All passages that were found by asking for k at a time."""
     readings = corpus.readings
-    texts, one = sub_queries(question) if readings.split else [question], Graph(corpus)
-    ways = [Way(one if readings.combine == "subgraph" else Graph(corpus), text) for text in texts]
+    texts, graph = sub_queries(question) if readings.split else [question], Graph(corpus)
+    ways = [Way(graph if readings.combine == "subgraph" else Graph(corpus), text) for text in texts]
     for iteration in range(1, readings.iterations + 1):
         go_on([way for way in ways if not way.over], ways[0], k, last=iteration == readings.iterations)
     best: dict[str, float] = {}
-    asked: dict[str, set[str]] = {}  # the texts that found a passage
+    texts_by_passage: dict[str, set[str]] = {}  # the texts that found a passage
     for way in ways:
         for id, score in way.graph.ranked().items():
             best[id] = max(score, best.get(id, -math.inf))
-        for id, text in way.asked.items():
-            asked.setdefault(id, {question}).add(text)
+        for id, text in way.text_by_passage.items():
+            texts_by_passage.setdefault(id, {question}).add(text)
     weight, by_query = readings.retrieval_weight, readings.retrieval_score == "query"
-    for id, found_by in asked.items() if weight else ():
+    for id, found_by in texts_by_passage.items() if weight else ():
         best[id] += weight * max(corpus.cosines(text)[id] for text in (found_by if by_query else {question}))
-    return sorted(best.items(), key=lambda one: (-one[1], one[0]))
+    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def go_on(ways: Sequence["Way"], first: "Way", k: int, *, last: bool) -> None:
     """One iteration of all ways, step by step."""
     for way, new in [(way, way.passages(k)) for way in ways]:
-        way.found(new)
+        way.add_found(new)
     matchers = [(way, Matcher(way.graph, way.text)) for way in ways]
-    whole = Matcher(first.graph, first.text)
+    question_matcher = Matcher(first.graph, first.text)
     lists = [(way, matcher, *way.shortlist(matcher)) for way, matcher in matchers]
     new_of: dict[int, dict[Stated, float]] = {}
-    for way, matcher, kept, _ in lists:
+    for way, matcher, shortlist, _ in lists:
         new = new_of.setdefault(id(way.graph), {})
-        for stated in kept:
-            by = whole if way.graph.corpus.readings.triple_score == "question" else matcher
+        for stated in shortlist:
+            by = question_matcher if way.graph.corpus.readings.triple_score == "question" else matcher
             new[stated] = max(by.triple(stated[1])[0], new.get(stated, -math.inf))
     for graph in {id(way.graph): way.graph for way in ways}.values():
         graph.extend(new_of[id(graph)])
     of_all = {name for *_, joins in lists for name in joins}
-    for way, matcher, kept, joins in lists:
+    for way, matcher, shortlist, joins in lists:
         way.joins = of_all if way.graph.corpus.readings.combine == "subgraph" else joins
         way.over = not way.joins
         if way.graph.corpus.readings.rewrite and not way.over and not last:
-            way.text = matcher.rewritten(kept)
+            way.text = matcher.rewritten(shortlist)
 
 
 def sub_queries(question: str) -> list[str]:
@@ -120,7 +120,7 @@ class Corpus:
         self.workspace, self.readings = workspace, readings
         self.opened: dict[str, Retriever] = {}
         self._cosines: dict[str, dict[str, float]] = {}
-        self._found: dict[tuple[Any, ...], list[str]] = {}
+        self._hit_ids: dict[tuple[Any, ...], list[str]] = {}
         self.matchers: dict[str, Matched] = {}
         self.triples = {id: list(dict.fromkeys(own)) for id, own in triples.items()}
         self.aliases: list[dict[str, Any]] = []
@@ -133,11 +133,11 @@ class Corpus:
     def search(self, scheme: str, text: str, k: int, where: Filter | None = None) -> list[str]:
         if scheme not in self.opened:
             self.opened[scheme] = registry.scheme(scheme).open(self.workspace)
-        asked = (scheme, text, k, where)
-        if asked not in self._found:
+        request = (scheme, text, k, where)
+        if request not in self._hit_ids:
             hits = self.opened[scheme].retrieve([Query("q", text, where)], k)[0].hits
-            self._found[asked] = [hit.id for hit in hits]
-        return self._found[asked]
+            self._hit_ids[request] = [hit.id for hit in hits]
+        return self._hit_ids[request]
 
     def cosines(self, text: str) -> dict[str, float]:
         """The cosine of the text with every passage of the corpus."""
@@ -149,10 +149,10 @@ class Corpus:
 
     def frequency(self, partial: Partial) -> int:
         """How many triples of the corpus have it (V8)."""
-        held = [(id, one) for id, own in self.triples.items() for one in own if partial in partials(one)]
+        matching = [(id, triple) for id, own in self.triples.items() for triple in own if partial in partials(triple)]
         if self.readings.frequency == "objects":
-            return len({one[0] if partial[2] else one[2] for _, one in held})
-        return len({id for id, _ in held}) if self.readings.frequency == "passages" else len(held)
+            return len({triple[0] if partial[2] else triple[2] for _, triple in matching})
+        return len({id for id, _ in matching}) if self.readings.frequency == "passages" else len(matching)
 
 
 class Graph:
@@ -160,15 +160,17 @@ class Graph:
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
-        self.found: list[str] = []
+        self.passage_ids: list[str] = []
         self.scores: dict[Stated, float] = {}
         self.paths: list[Path] = []
 
     def with_aliases(self, names: Iterable[str]) -> set[str]:
         """These names and others of the same entities, as far as a passage that was found so far says so."""
         known = set(names)
-        said = [row["aliases"] for row in self.corpus.aliases if set(row["passage_ids"]) & set(self.found)]
-        return known | {name for aliases in said if known & set(aliases) for name in aliases}
+        stated_aliases = [
+            row["aliases"] for row in self.corpus.aliases if set(row["passage_ids"]) & set(self.passage_ids)
+        ]
+        return known | {name for aliases in stated_aliases if known & set(aliases) for name in aliases}
 
     def extend(self, new: Mapping[Stated, float]) -> None:
         """Paths of earlier iterations go on with new triples, and each of these opens one (V9)."""
@@ -185,15 +187,15 @@ class Graph:
         """Whether they share an entity, and the path does not say the same already."""
         ends = path[-1:]
         names = {name for _, (subject, _, object) in ends for name in (subject, object)}
-        told = any(triple == one for _, one in path)
-        return not told and bool(names & self.with_aliases((triple[0], triple[2])))
+        stated = any(triple == step for _, step in path)
+        return not stated and bool(names & self.with_aliases((triple[0], triple[2])))
 
     def ranked(self) -> dict[str, float]:
         """A passage has the best product of a triple's score and that of a path through it (V10)."""
         ranked = {}
-        for place, id in enumerate(self.found):
+        for place, id in enumerate(self.passage_ids):
             products = [
-                self.scores[stated] * sum(self.scores[one] for one in path) / len(path)
+                self.scores[stated] * sum(self.scores[triple] for triple in path) / len(path)
                 for path in self.paths
                 for stated in path
                 if stated[0] == id
@@ -210,7 +212,7 @@ class Way:
         self.graph, self.text = graph, text
         self.latest: list[str] = []
         self.joins: set[str] = set()
-        self.asked: dict[str, str] = {}  # the text that each passage was found by
+        self.text_by_passage: dict[str, str] = {}  # the text that each passage was found by
         self.over = False
 
     def passages(self, k: int) -> list[str]:
@@ -219,13 +221,13 @@ class Way:
             return corpus.search("composed(over=triple_passages)", self.text, k)
         names = tuple(sorted(self.joins))
         linked = filters.Any((Terms("subjects", names), Terms("objects", names)))
-        where = All((Not(Ids(tuple(self.graph.found))), linked))
+        where = All((Not(Ids(tuple(self.graph.passage_ids))), linked))
         return corpus.search("hybrid(over=triple_passages)", self.text, k, where)
 
-    def found(self, new: list[str]) -> None:
+    def add_found(self, new: list[str]) -> None:
         self.latest = new
-        self.graph.found += [id for id in new if id not in self.graph.found]
-        self.asked |= dict.fromkeys(new, self.text)
+        self.graph.passage_ids += [id for id in new if id not in self.graph.passage_ids]
+        self.text_by_passage |= dict.fromkeys(new, self.text)
 
     def shortlist(self, matcher: "Matcher") -> tuple[list[Stated], set[str]]:
         """Those triples of its passages with a partial that the question finds, and what joins them to others."""
@@ -236,16 +238,16 @@ class Way:
         entities = self.graph.with_aliases(name for _, (subject, _, object) in stated for name in (subject, object))
         where = All((Overlaps("passage_ids", tuple(self.latest)), Terms("subject", tuple(sorted(entities)))))
         ids = corpus.search("hybrid(over=partial_triples)", self.text, readings.t_max, where)
-        kept, joins = [], set()
+        chosen, joins = [], set()
         for id, triple in stated:
             direct, inverse = (partial_id(*partial) in ids for partial in partials(triple))
             if direct or inverse:
-                kept.append((id, triple))
+                chosen.append((id, triple))
             if direct or (inverse and readings.join == "all"):
                 joins.add(triple[2])
             if inverse or (direct and readings.join == "all"):
                 joins.add(triple[0])
-        return kept, self.graph.with_aliases(joins)
+        return chosen, self.graph.with_aliases(joins)
 
 
 class Matcher:
@@ -294,17 +296,17 @@ class Matcher:
         for partial in partials(triple):
             matched = self.best(self.graph.with_aliases([partial[0]]))[0] + self.predicate(partial[1])[0]
             scored.append((matched / (2 * (1 + math.log(self.graph.corpus.frequency(partial)))), partial))
-        return max(scored, key=lambda one: one[0])
+        return max(scored, key=lambda pair: pair[0])
 
     def worth(self, triple: Triple, *, by_entity: bool) -> tuple[float, float]:
         """What comes first in rewriting: the best triple, or of those with the best matched entity the best."""
         score, (entity, _, _) = self.triple(triple)
         return (self.best(self.graph.with_aliases([entity]))[0] if by_entity else 0.0), score
 
-    def rewritten(self, kept: Sequence[Stated]) -> str:
+    def rewritten(self, shortlist: Sequence[Stated]) -> str:
         """The text with the other end of its best triple, if another, in the place of the end it names (V11)."""
         by_entity = self.graph.corpus.readings.rewrite_order == "entity"
-        for _, triple in sorted(kept, key=lambda one: self.worth(one[1], by_entity=by_entity), reverse=True):
+        for _, triple in sorted(shortlist, key=lambda item: self.worth(item[1], by_entity=by_entity), reverse=True):
             _, (entity, predicate, inverse) = self.triple(triple)
             score, mention = self.best(self.graph.with_aliases([entity]))
             other = triple[0] if inverse else triple[2]
@@ -313,8 +315,8 @@ class Matcher:
         return self.text
 
     def swapped(self, mention: Span, predicate: str, other: str) -> str:
-        score, said = self.predicate(predicate)
-        gone = set(range(*said)) if said and score >= SURE_PREDICATE else set()
+        score, span = self.predicate(predicate)
+        gone = set(range(*span)) if span and score >= SURE_PREDICATE else set()
         written = ""
         for place, character in enumerate(self.text):
             if place == mention[0]:

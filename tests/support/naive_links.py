@@ -64,14 +64,14 @@ def share_of_confirmed(documents: Sequence[Document], first: dict[str, Passage])
 
 def starts_of(text: str) -> list[int]:
     """The numbers of the words that a name can begin at."""
-    found, words = [], list(WORD.finditer(text))
+    starts, words = [], list(WORD.finditer(text))
     for number, word in enumerate(words):
         next_is_upper = number + 1 < len(words) and words[number + 1][0][0].isupper()
         is_function_word = word[0].casefold() in ENGLISH_FUNCTION_WORDS
         is_name = word[0][0].isupper() and (next_is_upper or not is_function_word)
         if is_name or text[word.start() - 1 : word.start()] in OPENING:
-            found.append(number)
-    return found
+            starts.append(number)
+    return starts
 
 
 def runs_of(text: str) -> list[Run]:
@@ -85,13 +85,13 @@ def runs_of(text: str) -> list[Run]:
 
 def mentioned(runs: Sequence[Run], known: Collection[str]) -> set[str]:
     """The known keys among the runs, but for those that are only parts of longer ones."""
-    held = [run for run in runs if run[2] in known]
-    found = set()
-    for start, end, key in held:
-        around = [one for one in held if one[0] <= start and one[1] >= end and one[:2] != (start, end)]
+    known_runs = [run for run in runs if run[2] in known]
+    mentions = set()
+    for start, end, key in known_runs:
+        around = [run for run in known_runs if run[0] <= start and run[1] >= end and run[:2] != (start, end)]
         if not around:
-            found.add(key)
-    return found
+            mentions.add(key)
+    return mentions
 
 
 def n_grams(text: str) -> set[str]:
@@ -130,9 +130,9 @@ class Corpus:
         self.bm25 = cache(self._bm25)
         self.links = cache(self._links)
 
-    def _count(self, key: str, held: dict[str, set[str]]) -> tuple[int, int]:
+    def _count(self, key: str, keys_by_passage: dict[str, set[str]]) -> tuple[int, int]:
         """How many documents hold the key, and how many passages."""
-        holding = [id for id in self.ids if key in held[id]]
+        holding = [id for id in self.ids if key in keys_by_passage[id]]
         return len({self.documents[id] for id in holding}), len(holding)
 
     def weight(self, key: str, max_mentions: int) -> float | None:
@@ -145,25 +145,25 @@ class Corpus:
 
     def _links(self, seed: str, max_mentions: int, backward: float) -> list[tuple[str, float]]:
         """The passages that the seed is linked to, with the weights of their links."""
-        found = []
+        links = []
         for id in self.ids:
             if self.documents[id] == self.documents[seed]:
                 continue
             for key in (self.mentions[seed] - self.keys[seed]) & self.keys[id]:
                 if (weight := self.weight(key, max_mentions)) is not None:
-                    found.append((id, weight))
+                    links.append((id, weight))
             for key in (self.mentions[id] - self.keys[id]) & self.keys[seed]:
                 if (weight := self.weight(key, max_mentions)) is not None:
-                    found.append((id, backward * weight))
-        return found
+                    links.append((id, backward * weight))
+        return links
 
     def _cosines(self, question: str) -> dict[str, float]:
         """The cosine of the question with every passage that has one."""
-        (asked,) = self.encoder.encode_queries([question]).tolist()
+        (question_vector,) = self.encoder.encode_queries([question]).tolist()
         return {
-            id: math.fsum(one * other for one, other in zip(asked, vector, strict=True))
+            id: math.fsum(value * other for value, other in zip(question_vector, vector, strict=True))
             for id, vector in self.vectors.items()
-            if any(asked) and any(vector)
+            if any(question_vector) and any(vector)
         }
 
     def _bm25(self, token: str) -> dict[str, float]:
@@ -195,7 +195,7 @@ def best(scores: dict[str, float], number: int) -> list[str]:
     return sorted(scores, key=lambda id: (-scores[id], id))[:number]
 
 
-class Asked:
+class QuestionScores:
     """One question: its candidates, and how any passage is scored beside them."""
 
     def __init__(
@@ -221,16 +221,16 @@ class Asked:
         """What a passage gains by a link of this weight from a seed of this score."""
         greatest = max(self.candidate_texts)
         scores = [self.corpus.bm25(token) for token in self.tokens]
-        added = sum(max(0.0, held[id] - held[seed]) for held in scores)
+        added = sum(max(0.0, token_scores[id] - token_scores[seed]) for token_scores in scores)
         new = added / greatest if greatest else 0.0
         return score * weight * (self.parameters.link_weight + self.parameters.novelty_weight * new)
 
 
 def ranked(corpus: Corpus, question: str, k: int, allowed: Collection[str], parameters: Links) -> dict[str, float]:
     """All passages that were scored, best first; only `allowed` ones can be found."""
-    asked, named = Asked(corpus, question, k, allowed, parameters), n_grams(question)
+    scored, named = QuestionScores(corpus, question, k, allowed, parameters), n_grams(question)
     base = {
-        id: asked.base(id) + (parameters.title_bonus if corpus.keys[id] & named else 0.0) for id in asked.candidates
+        id: scored.base(id) + (parameters.title_bonus if corpus.keys[id] & named else 0.0) for id in scored.candidates
     }
     gains: dict[str, float] = {}
     followed: set[str] = set()
@@ -241,8 +241,8 @@ def ranked(corpus: Corpus, question: str, k: int, allowed: Collection[str], para
         for seed in seeds:
             for id, weight in corpus.links(seed, parameters.max_mentions, parameters.backward):
                 if id in allowed and id not in followed:
-                    base.setdefault(id, asked.base(id))
-                    lifted[id] = max(asked.gain(seed, id, weight, scores[seed]), lifted.get(id, gains.get(id, 0.0)))
+                    base.setdefault(id, scored.base(id))
+                    lifted[id] = max(scored.gain(seed, id, weight, scores[seed]), lifted.get(id, gains.get(id, 0.0)))
         by_document: dict[str, dict[str, float]] = {}
         for id, gain in lifted.items():
             by_document.setdefault(corpus.documents[id], {})[id] = base[id] + gain

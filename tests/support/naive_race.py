@@ -19,39 +19,41 @@ def naive_race(  # noqa: C901  # one piece, to be read beside the description
     methods = range(len(order))
     near, pairs = dict.fromkeys(methods, 0.0), dict.fromkeys(product(methods, methods), 0.0)
     seen: list[Sequence[float]] = []
-    dropped, accepted, asked = ([0] * len(order) for _ in range(3))
+    dropped, accepted, counts = ([0] * len(order) for _ in range(3))
     for number, row in enumerate(rows, start=1):
         active = [method for method in methods if not dropped[method]]
-        for one, other in product(active, active):
-            if one != other:
-                pairs[one, other] += bet([r[one] - r[other] for r in seen], row[one] - row[other], -delta, population)
-        for one in active:
+        for first, other in product(active, active):
+            if first != other:
+                pairs[first, other] += bet(
+                    [r[first] - r[other] for r in seen], row[first] - row[other], -delta, population
+                )
+        for first in active:
             if len(active) > 1:
-                rival = max((x for x in active if x != one), key=lambda x: (sum(r[x] for r in seen), -x))
-                near[one] += bet([r[rival] - r[one] for r in seen], row[rival] - row[one], delta, population)
-            asked[one] += 1
+                rival = max((x for x in active if x != first), key=lambda x: (sum(r[x] for r in seen), -x))
+                near[first] += bet([r[rival] - r[first] for r in seen], row[rival] - row[first], delta, population)
+            counts[first] += 1
         seen.append(row)
         if population is not None:
-            for one, other in product(active, active):
-                worst = sum(r[one] - r[other] for r in seen) - (population - number)
+            for first, other in product(active, active):
+                worst = sum(r[first] - r[other] for r in seen) - (population - number)
                 if worst > -delta * population - 1e-9 * population:
-                    pairs[one, other] = INFINITE
+                    pairs[first, other] = INFINITE
                 if worst > delta * population + 1e-9 * population:
                     near[other] = INFINITE
         if number % block and number < len(rows):
             continue
         far = {method: min([pairs[method, x] for x in active if x != method], default=INFINITE) for method in methods}
         least = {method: min(grow(near[method]), grow(far[method])) for method in methods}
-        for one in active:
-            others = sum(least.values()) - least[one]
-            if grow(near[one]) + others >= len(order) / alpha:
-                dropped[one] = number
-            if grow(far[one]) + others >= len(order) / alpha and not accepted[one]:
-                accepted[one] = number
-        remaining = [one for one in order if not dropped[one]]
+        for first in active:
+            others = sum(least.values()) - least[first]
+            if grow(near[first]) + others >= len(order) / alpha:
+                dropped[first] = number
+            if grow(far[first]) + others >= len(order) / alpha and not accepted[first]:
+                accepted[first] = number
+        remaining = [method for method in order if not dropped[method]]
         if len(remaining) == 1 or accepted[remaining[0]]:
             break
-    return dropped, accepted, asked
+    return dropped, accepted, counts
 
 
 def grow(logarithm: float) -> float:

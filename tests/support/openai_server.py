@@ -180,10 +180,10 @@ class OpenAIServer:
         return right if fault is None else fault(right)
 
     def _fault(self, received: Received) -> Fault | None:
-        asked = json.dumps(received.body, sort_keys=True)
+        request = json.dumps(received.body, sort_keys=True)
         with self._lock:
-            earlier = self._seen[asked]
-            self._seen[asked] += 1
+            earlier = self._seen[request]
+            self._seen[request] += 1
             return self.faults.popleft() if self.faults else self.choose(received, earlier)
 
     def begins(self) -> None:
@@ -197,8 +197,8 @@ class OpenAIServer:
             self.sent += sent
 
     def _chat(self, body: Mapping[str, Any]) -> Answer:
-        asked = {*body, body.get("response_format", {}).get("type")}
-        refused = sorted(name for name in self.refuses if name in asked)
+        parameters = {*body, body.get("response_format", {}).get("type")}
+        refused = sorted(name for name in self.refuses if name in parameters)
         if refused:
             message = f"Unsupported parameter: '{refused[0]}' is not supported with this model."
             return Answer(400, {"error": {"message": message, "type": "invalid_request_error", "param": refused[0]}})
@@ -237,8 +237,8 @@ def embed(text: str, dimensions: int = NATIVE) -> list[float]:
 
 def read_form(sort: str, content: bytes) -> dict[str, str]:
     """The fields of a form in `multipart/form-data`, by name."""
-    whole = message_from_bytes(b"Content-Type: " + sort.encode() + b"\r\n\r\n" + content)
-    parts = [part for part in whole.walk() if not part.is_multipart()]
+    message = message_from_bytes(b"Content-Type: " + sort.encode() + b"\r\n\r\n" + content)
+    parts = [part for part in message.walk() if not part.is_multipart()]
     texts = [part.get_payload(decode=True) for part in parts]
     names = [str(part.get_param("name", header="content-disposition")) for part in parts]
     return {name: text.decode() for name, text in zip(names, texts, strict=True) if isinstance(text, bytes)}

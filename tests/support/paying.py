@@ -47,7 +47,7 @@ KINDS = {"chat": chats, "rerank": reranks, "embed": embeds}
 
 
 PATHS = ("same", "folder", "link", "dots", "relative")
-"""How the second cache is told of the file of the first."""
+"""How the second cache gets the file of the first."""
 
 
 def seen_as(how: str, path: Path) -> Path:

@@ -73,8 +73,8 @@ def find_needles(text: str) -> list[str]:
     return [needle for needle in NEEDLES if needle in text]
 
 
-def leaks(folder: Path, *told: Done) -> list[str]:
+def leaks(folder: Path, *outputs: Done) -> list[str]:
     """Where a piece of the secret is: files, and what was printed."""
     texts = {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    texts |= {f"output {number}": (one.out + one.err).encode() for number, one in enumerate(told)}
+    texts |= {f"output {number}": (output.out + output.err).encode() for number, output in enumerate(outputs)}
     return [f"{needle} in {name}" for name, text in texts.items() for needle in NEEDLES if needle.encode() in text]

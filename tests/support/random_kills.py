@@ -144,17 +144,17 @@ def play(seed: int, folder: Path, commands: ForkedCommands, patch: pytest.Monkey
     rng = random.Random(seed)
     part, method = rng.choice(PARTS), rng.choice(PARTS + AGENTS)
     kind = "honest" if rng.random() < HONEST_SHARE else rng.choice(sorted(set(KINDS) - {"honest"}))
-    documents, room = rng.randint(8, 24), rng.choice([60, 400])
+    documents, max_tokens = rng.randint(8, 24), rng.choice([60, 400])
     budget = rng.choice([None, rng.uniform(1.0, 10.0), rng.uniform(3.0, 20.0)])
-    asked = ("--questions", "questions.csv", "--out", "o")
+    arguments = ("--questions", "questions.csv", "--out", "o")
     command = rng.choice(
         [
             ("index", "notes", "--methods", part),
-            ("compare", "notes", "--methods", f"bm25,{method}", *asked),
-            ("compare", "notes", "--methods", method, "--read", *asked),
+            ("compare", "notes", "--methods", f"bm25,{method}", *arguments),
+            ("compare", "notes", "--methods", method, "--read", *arguments),
         ]
     )
-    llm = f"openai(model=small, concurrency={IN_FLIGHT}, retries=3, timeout=1.0, max_tokens={room})"
+    llm = f"openai(model=small, concurrency={IN_FLIGHT}, retries=3, timeout=1.0, max_tokens={max_tokens})"
     flags = [] if budget is None else ["--budget", f"{budget:.4f}"]
     moments = [rng.randint(1, 12) for _ in range(rng.randint(1, 3))]
     killer = Killer(kind, rng.choice([0.1, 0.4]), random.Random(seed + 1))

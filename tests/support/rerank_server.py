@@ -15,8 +15,8 @@ def reranking(server: OpenAIServer) -> OpenAIServer:
 
 def rerank(body: Mapping[str, Any]) -> Answer:
     """The best `top_n`; a token is a word, of the query once and of each document."""
-    asked = set(body["query"].casefold().split())
-    scores = [len(asked & set(text.casefold().split())) / 100 for text in body["documents"]]
+    query_words = set(body["query"].casefold().split())
+    scores = [len(query_words & set(text.casefold().split())) / 100 for text in body["documents"]]
     order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[: body["top_n"]]
     results = [{"index": place, "relevance_score": scores[place]} for place in order]
     words = sum(len(text.split()) for text in (body["query"], *body["documents"]))
@@ -33,7 +33,7 @@ def results(change: Callable[[list[dict[str, Any]]], Any]) -> Fault:
     return spoil
 
 
-def whole(change: Callable[[dict[str, Any]], Any]) -> Fault:
+def change_body(change: Callable[[dict[str, Any]], Any]) -> Fault:
     """The whole body changed by a function."""
 
     def spoil(answer: Answer) -> Answer:

@@ -27,30 +27,32 @@ def searching(
     server: OpenAIServer, documents: Iterable[Document], path: str = "/v1", lowered: Container[str] = ()
 ) -> OpenAIServer:
     """The server, with both routes. The documents `lowered` get half their scores."""
-    held = list(documents)
-    counts = Counter(word for document in held for word in words(document))
+    corpus = list(documents)
+    counts = Counter(word for document in corpus for word in words(document))
 
     def rank(text: str, k: int) -> list[tuple[Document, float]]:
         matches = set(re.findall(r"\w+", text.casefold()))
-        shared = [(one, sum(1 / counts[word] for word in sorted(matches & words(one)))) for one in held]
-        scored = [(one, score / 2 if one.id in lowered else score) for one, score in shared]
+        shared = [
+            (document, sum(1 / counts[word] for word in sorted(matches & words(document)))) for document in corpus
+        ]
+        scored = [(document, score / 2 if document.id in lowered else score) for document, score in shared]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0].id))[:k]
 
     def plain(body: Mapping[str, Any]) -> Answer:
-        found = rank(body["query"], body["k"])
-        return Answer(200, {"hits": [{"id": one.id, "score": score} for one, score in found]})
+        hits = rank(body["query"], body["k"])
+        return Answer(200, {"hits": [{"id": document.id, "score": score} for document, score in hits]})
 
     def openai(body: Mapping[str, Any]) -> Answer:
-        found = rank(body["query"], body["max_num_results"])
+        hits = rank(body["query"], body["max_num_results"])
         data = [
             {
                 "file_id": f"file-{number}",
-                "filename": one.id.rpartition("/")[2],
+                "filename": document.id.rpartition("/")[2],
                 "score": score,
                 "attributes": {},
-                "content": [{"type": "text", "text": one.text}],
+                "content": [{"type": "text", "text": document.text}],
             }
-            for number, (one, score) in enumerate(found)
+            for number, (document, score) in enumerate(hits)
         ]
         return Answer(200, {"object": "vector_store.search_results.page", "data": data, "has_more": False})
 
@@ -67,7 +69,7 @@ def _contract_server() -> OpenAIServer:
     """A server without a key that runs until the process ends, over the documents of the contract's checks."""
     server = OpenAIServer(key=None)
     others = (*testing.ADDED, *forbidden_documents.make_corpus())  # not in the index of every check
-    searching(server, (*testing.DOCUMENTS, *others), lowered={one.id for one in others})
+    searching(server, (*testing.DOCUMENTS, *others), lowered={other.id for other in others})
     return server.__enter__()
 
 
@@ -75,10 +77,10 @@ def default_scheme(name: str, documents: Iterable[Document] = (), **params: Any)
     """A registered scheme with its default parameters; `http` asks a server over `documents`, or the contract's."""
     if name != "http":
         return registry.scheme({"name": name, "params": params} if params else name)
-    server, held = _contract_server(), list(documents)
-    path = f"/{len(server.routes)}" if held else "/v1"
-    if held:
-        searching(server, held, path)
+    server, corpus = _contract_server(), list(documents)
+    path = f"/{len(server.routes)}" if corpus else "/v1"
+    if corpus:
+        searching(server, corpus, path)
     url = f"{server.url.removesuffix('/v1')}{path}{PLAIN}"
     return registry.scheme({"name": name, "params": {"url": url, **params}})
 

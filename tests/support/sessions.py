@@ -9,8 +9,8 @@ _SECONDS = 30.0
 def live_members(session: int, named: str = "") -> list[int]:
     """Return the ids of the processes of a session that are alive and whose command holds `named`."""
     program = ["ps", "-ww", "-s", str(session), "-o", "pid=,stat=,args="]
-    found = subprocess.run(program, capture_output=True, text=True, check=False)
-    rows = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
+    listing = subprocess.run(program, capture_output=True, text=True, check=False)
+    rows = [line.split(maxsplit=2) for line in listing.stdout.splitlines()]
     return [int(pid) for pid, state, command in rows if not state.startswith("Z") and named in command]
 
 

@@ -36,7 +36,7 @@ def printed(value: object, width: int) -> str:
 
 def masked(text: str, *more: tuple[str, str]) -> str:
     """`text` without times, hashes and versions; `more` are patterns with what stands for them."""
-    for pattern, stand_in in (*_MASKS, *((re.compile(one), two) for one, two in more)):
+    for pattern, stand_in in (*_MASKS, *((re.compile(pattern_text), two) for pattern_text, two in more)):
         text = pattern.sub(stand_in, text)
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
@@ -47,6 +47,6 @@ def assert_matches(text: str, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert path.is_file(), f"{path.name} is missing: run the test with UPDATE_SNAPSHOTS=1"
-    kept = path.read_text(encoding="utf-8")
-    difference = unified_diff(kept.splitlines(), text.splitlines(), path.name, "what was printed", lineterm="")
-    assert text == kept, "\n".join(difference)
+    expected = path.read_text(encoding="utf-8")
+    difference = unified_diff(expected.splitlines(), text.splitlines(), path.name, "what was printed", lineterm="")
+    assert text == expected, "\n".join(difference)

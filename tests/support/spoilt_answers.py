@@ -57,30 +57,30 @@ SAYS_NOTHING = {("GET", "INDEX"), ("DELETE", "_pit")}
 def spoilt(value: Any) -> Iterator[tuple[str, Any]]:
     """Each way in which one thing of an answer, however deep, may say that it is not whole."""
     if isinstance(value, list):
-        for at, one in enumerate(value):
-            yield from ((f"{at} {how}", [*value[:at], bad, *value[at + 1 :]]) for how, bad in spoilt(one))
+        for at, part in enumerate(value):
+            yield from ((f"{at} {how}", [*value[:at], bad, *value[at + 1 :]]) for how, bad in spoilt(part))
         if value:
             yield "one is missing", value[1:]
     if not isinstance(value, dict):
         return
-    for name, one in value.items():
-        yield from ((f"{name} {how}", {**value, name: bad}) for how, bad in _spoilt_field(name, one))
+    for name, part in value.items():
+        yield from ((f"{name} {how}", {**value, name: bad}) for how, bad in _spoilt_field(name, part))
     if {"timed_out", "found"} & value.keys() or value.keys() in ({"index"}, {"delete"}):
         yield from _with_error(value)
 
 
-def _spoilt_field(name: str, one: Any) -> Iterator[tuple[str, Any]]:
+def _spoilt_field(name: str, field: Any) -> Iterator[tuple[str, Any]]:
     if name == "_shards":
-        yield "failed", {**one, "successful": 1, "failed": 1, "failures": [{"shard": 0, "reason": REASON}]}
-        yield "none", {**one, "successful": 0}
+        yield "failed", {**field, "successful": 1, "failed": 1, "failures": [{"shard": 0, "reason": REASON}]}
+        yield "none", {**field, "successful": 0}
     elif name in ("timed_out", "acknowledged", "blocked", "errors"):
-        yield "says so", not one
+        yield "says so", not field
     elif name == "total":
-        yield "is not all", {**one, "relation": "gte"}
-    elif name == "indices" and isinstance(one, list):
-        yield from ((how, bad) for how, bad in spoilt(one) if bad)  # none: blocked before
+        yield "is not all", {**field, "relation": "gte"}
+    elif name == "indices" and isinstance(field, list):
+        yield from ((how, bad) for how, bad in spoilt(field) if bad)  # none: blocked before
     elif name in ("responses", "docs", "items", "hits"):
-        yield from spoilt(one)
+        yield from spoilt(field)
 
 
 def _with_error(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:

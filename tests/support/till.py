@@ -79,7 +79,7 @@ def open_desk(till: Till, folder: Path, patch: pytest.MonkeyPatch) -> Path:
 
 
 def checked(till: Till, spent: Mapping[str, Any]) -> None:
-    """What was billed is what is said, and the till is emptied."""
+    """The report has what was billed, and the till is emptied."""
     assert spent["input_tokens"] + spent["output_tokens"] == till.tokens
     assert spent["money"] == pytest.approx(till.money)
     till.empty()
@@ -87,5 +87,5 @@ def checked(till: Till, spent: Mapping[str, Any]) -> None:
 
 def of_comparison(value: Mapping[str, Any]) -> dict[str, Any]:
     """Of all methods and of the reader's bounds."""
-    every = [one["usage"]["spent"] for one in (*value["methods"], *value.get("bounds", ()))]
-    return {name: sum(one[name] for one in every) for name in ("input_tokens", "output_tokens", "money")}
+    every = [usage["usage"]["spent"] for usage in (*value["methods"], *value.get("bounds", ()))]
+    return {name: sum(usage[name] for usage in every) for name in ("input_tokens", "output_tokens", "money")}

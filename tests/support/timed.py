@@ -51,7 +51,7 @@ def timings(workspace: Index, names: str, *, failed: Sequence[str] = (), raises:
     ]
 
 
-def asked(workspace: Index) -> str:
+def read_journal(workspace: Index) -> str:
     """Which methods were asked since the last look, in the order of their first question."""
     journal = workspace.folder / "journal"
     lines = journal.read_text().split() if journal.exists() else []
@@ -60,4 +60,4 @@ def asked(workspace: Index) -> str:
 
 
 def runs(timed: Sequence[MethodTimes]) -> set[str]:
-    return {one.times.run for one in timed if one.times}
+    return {times.times.run for times in timed if times.times}

@@ -12,7 +12,7 @@ from ragindex_eval.run.settings import CompareSettings
 
 
 class _NoRuns(LiveRuns):
-    def watch(self, *told: object) -> None:
+    def watch(self, *arguments: object) -> None:
         """Record nothing."""
 
 

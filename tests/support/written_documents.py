@@ -63,58 +63,67 @@ def number_words(shape: list[list[tuple[Kind, int]]]) -> list[list[Element]]:
 
 
 def join(pages: Sequence[Page], write: Writers) -> str:
-    return "\n\n".join(write[one.kind](one) for one in chain.from_iterable(pages))
+    return "\n\n".join(write[element.kind](element) for element in chain.from_iterable(pages))
 
 
 def enclose(before: str, after: str) -> Callable[[Element], str]:
-    return lambda one: f"{before}\n{one.text}\n{after}"
+    return lambda element: f"{before}\n{element.text}\n{after}"
 
 
 RULE = ("=====",) * 3
 MARKDOWN: Writers = {
-    "heading": lambda one: f"{'#' * one.level} {one.text}",
-    "paragraph": lambda one: one.text,
-    "list": lambda one: "\n".join(f"- {text}" for text in one.texts),
-    "table": lambda one: "\n".join(f"| {' | '.join(line)} |" for line in (one.lines[0], ("---",) * 3, *one.lines[1:])),
+    "heading": lambda element: f"{'#' * element.level} {element.text}",
+    "paragraph": lambda element: element.text,
+    "list": lambda element: "\n".join(f"- {text}" for text in element.texts),
+    "table": lambda element: "\n".join(
+        f"| {' | '.join(line)} |" for line in (element.lines[0], ("---",) * 3, *element.lines[1:])
+    ),
     "code": enclose("```", "```"),
 }
 
 
 def mark_up(heading: str, table: Callable[[Element], str], code: Callable[[Element], str]) -> Writers:
     """Return the writers of a language whose headings begin with a mark for each level."""
-    return {**MARKDOWN, "heading": lambda one: f"{heading * one.level} {one.text}", "table": table, "code": code}
+    return {
+        **MARKDOWN,
+        "heading": lambda element: f"{heading * element.level} {element.text}",
+        "table": table,
+        "code": code,
+    }
 
 
 ASCIIDOC = mark_up("=", enclose("|===", "|==="), enclose("----", "----"))
 ORG = mark_up("*", MARKDOWN["table"], enclose("#+begin_src", "#+end_src"))
 TEX: Writers = {
     **mark_up("", enclose(r"\begin{tabular}{ll}", r"\end{tabular}"), enclose(r"\begin{verbatim}", r"\end{verbatim}")),
-    "heading": lambda one: f"\\{'sub' * (one.level - 1)}section{{{one.text}}}",
+    "heading": lambda element: f"\\{'sub' * (element.level - 1)}section{{{element.text}}}",
 }
 RST: Writers = {
     **MARKDOWN,
-    "heading": lambda one: f"{one.text}\n{'=-~'[one.level - 1] * 20}",
-    "table": lambda one: "\n".join("  ".join(line) for line in (RULE, one.lines[0], RULE, *one.lines[1:], RULE)),
-    "code": lambda one: "\n   ".join([".. code-block:: text\n", *one.texts]),
+    "heading": lambda element: f"{element.text}\n{'=-~'[element.level - 1] * 20}",
+    "table": lambda element: "\n".join(
+        "  ".join(line) for line in (RULE, element.lines[0], RULE, *element.lines[1:], RULE)
+    ),
+    "code": lambda element: "\n   ".join([".. code-block:: text\n", *element.texts]),
 }
-CELLS: Writers = {**MARKDOWN, "code": lambda one: one.text}
+CELLS: Writers = {**MARKDOWN, "code": lambda element: element.text}
 
 
 def write_notebook(pages: Sequence[Page]) -> str:
     kinds = {"code": "code"}
     cells = [
-        {"cell_type": kinds.get(one.kind, "markdown"), "source": CELLS[one.kind](one)}
-        for one in chain.from_iterable(pages)
+        {"cell_type": kinds.get(element.kind, "markdown"), "source": CELLS[element.kind](element)}
+        for element in chain.from_iterable(pages)
     ]
     return json.dumps({"cells": cells})
 
 
 def write_csv(pages: Sequence[Page], delimiter: str) -> str:
-    return "\n".join(delimiter.join(line) for one in chain.from_iterable(pages) for line in one.lines)
+    return "\n".join(delimiter.join(line) for element in chain.from_iterable(pages) for line in element.lines)
 
 
 def list_rows(pages: Sequence[Page]) -> list[dict[str, str]]:
-    return [{"a": one.text} for one in chain.from_iterable(pages)]
+    return [{"a": element.text} for element in chain.from_iterable(pages)]
 
 
 # ---------------------------------------------------------------- XML
@@ -127,24 +136,28 @@ def nest(content: str, *tags: str) -> str:
     return content
 
 
-def write_rows(one: Element, row: str, *cell: str) -> str:
-    return "".join(nest("".join(nest(text, *cell) for text in line), row) for line in one.lines)
+def write_rows(element: Element, row: str, *cell: str) -> str:
+    return "".join(nest("".join(nest(text, *cell) for text in line), row) for line in element.lines)
 
 
 HTML: Writers = {
-    "heading": lambda one: nest(one.text, f"h{one.level}"),
-    "paragraph": lambda one: nest(one.text, "p"),
-    "list": lambda one: nest("".join(nest(text, "li") for text in one.texts), "ul"),
-    "table": lambda one: nest(write_rows(one, "tr", "td").replace("td>", "th>", 2 * 3), "table"),  # of the first row
-    "code": lambda one: nest(one.text, "pre"),
+    "heading": lambda element: nest(element.text, f"h{element.level}"),
+    "paragraph": lambda element: nest(element.text, "p"),
+    "list": lambda element: nest("".join(nest(text, "li") for text in element.texts), "ul"),
+    "table": lambda element: nest(
+        write_rows(element, "tr", "td").replace("td>", "th>", 2 * 3), "table"
+    ),  # of the first row
+    "code": lambda element: nest(element.text, "pre"),
 }
-FB2: Writers = {**HTML, "heading": lambda one: nest(one.text, "title", "p")}
+FB2: Writers = {**HTML, "heading": lambda element: nest(element.text, "title", "p")}
 ODF_CELL = ("table:table-row", 'table:table-cell office:value-type="string"', "text:p")
 ODF: Writers = {
-    "heading": lambda one: nest(one.text, f'text:h text:outline-level="{one.level}"'),
-    "paragraph": lambda one: nest(one.text, "text:p"),
-    "list": lambda one: nest("".join(nest(text, "text:list-item", "text:p") for text in one.texts), "text:list"),
-    "table": lambda one: nest(write_rows(one, *ODF_CELL), "table:table"),
+    "heading": lambda element: nest(element.text, f'text:h text:outline-level="{element.level}"'),
+    "paragraph": lambda element: nest(element.text, "text:p"),
+    "list": lambda element: nest(
+        "".join(nest(text, "text:list-item", "text:p") for text in element.texts), "text:list"
+    ),
+    "table": lambda element: nest(write_rows(element, *ODF_CELL), "table:table"),
 }
 SLIDE_TITLE = 'draw:frame presentation:class="title" xmlns:presentation="p"'
 
@@ -163,11 +176,11 @@ SAVED_PAGE = (
 def write_fb2(pages: Sequence[Page]) -> str:
     """Write each heading as the title of a section, which holds what is below it."""
     text, depth = "", 0
-    for one in chain.from_iterable(pages):
-        if one.kind == "heading":
-            text += "</section>" * (depth - one.level + 1) + "<section>"
-            depth = one.level
-        text += FB2[one.kind](one)
+    for element in chain.from_iterable(pages):
+        if element.kind == "heading":
+            text += "</section>" * (depth - element.level + 1) + "<section>"
+            depth = element.level
+        text += FB2[element.kind](element)
     return nest(f"{text}{'</section>' * depth}", "FictionBook", "body")
 
 
@@ -195,8 +208,8 @@ def write_odf(body: str, kind: str) -> bytes:
 
 
 SLIDE: Writers = {
-    **{kind: lambda one, kind=kind: nest(ODF[kind](one), "draw:frame", "draw:text-box") for kind in ODF},
-    "heading": lambda one: nest(one.text, SLIDE_TITLE, "draw:text-box", "text:p"),
+    **{kind: lambda element, kind=kind: nest(ODF[kind](element), "draw:frame", "draw:text-box") for kind in ODF},
+    "heading": lambda element: nest(element.text, SLIDE_TITLE, "draw:text-box", "text:p"),
 }
 
 
@@ -216,8 +229,8 @@ def write_sheets(pages: Sequence[Page]) -> bytes:
 # ---------------------------------------------------------------- Office and PDF files by their libraries
 
 
-def fill(table: Any, one: Element) -> None:
-    for row, line in enumerate(one.lines):
+def fill(table: Any, element: Element) -> None:
+    for row, line in enumerate(element.lines):
         for column, text in enumerate(line):
             table.cell(row, column).text = text
 
@@ -229,32 +242,32 @@ def save(write: Callable[[io.BytesIO], object]) -> bytes:
 
 
 def write_word(pages: Sequence[Page]) -> bytes:
-    made = docx.Document()
-    for one in chain.from_iterable(pages):
-        if one.kind == "heading":
-            made.add_heading(one.text, one.level)
-        elif one.kind == "table":
-            fill(made.add_table(len(one.lines), 3), one)
+    document = docx.Document()
+    for element in chain.from_iterable(pages):
+        if element.kind == "heading":
+            document.add_heading(element.text, element.level)
+        elif element.kind == "table":
+            fill(document.add_table(len(element.lines), 3), element)
         else:
-            for text in one.texts:
-                made.add_paragraph(text, "List Bullet" if one.kind == "list" else None)
-    return save(made.save)
+            for text in element.texts:
+                document.add_paragraph(text, "List Bullet" if element.kind == "list" else None)
+    return save(document.save)
 
 
 def write_slides(pages: Sequence[Page]) -> bytes:
-    made: Any = pptx.Presentation()
+    presentation: Any = pptx.Presentation()
     for page in pages:
-        titled = any(one.kind == "heading" for one in page)
-        shapes = made.slides.add_slide(made.slide_layouts[5 if titled else 6]).shapes
-        for place, one in enumerate(page, 1):
+        titled = any(part.kind == "heading" for part in page)
+        shapes = presentation.slides.add_slide(presentation.slide_layouts[5 if titled else 6]).shapes
+        for place, element in enumerate(page, 1):
             top = 2_000_000 * place
-            if one.kind == "heading":
-                shapes.title.text_frame.text = one.text
-            elif one.kind == "table":
-                fill(shapes.add_table(len(one.lines), 3, 0, top, 10, 10).table, one)
+            if element.kind == "heading":
+                shapes.title.text_frame.text = element.text
+            elif element.kind == "table":
+                fill(shapes.add_table(len(element.lines), 3, 0, top, 10, 10).table, element)
             else:
-                shapes.add_textbox(0, top, 10, 10).text_frame.text = one.text
-    return save(made.save)
+                shapes.add_textbox(0, top, 10, 10).text_frame.text = element.text
+    return save(presentation.save)
 
 
 def write_pdf(pages: Sequence[Page]) -> bytes:
@@ -268,10 +281,10 @@ def write_pdf(pages: Sequence[Page]) -> bytes:
         stream.set_data(f"BT /F1 9 Tf 72 770 Td {lines} ET".encode())
         page[NameObject("/Contents")] = writer._add_object(stream)
         page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-        for one in (element for element in elements if element.kind == "heading"):
-            path = [(level, item) for level, item in path if level < one.level]
+        for heading in (element for element in elements if element.kind == "heading"):
+            path = [(level, item) for level, item in path if level < heading.level]
             parent = path[-1][1] if path else None
-            path.append((one.level, writer.add_outline_item(title=one.text, page_number=number, parent=parent)))
+            path.append((heading.level, writer.add_outline_item(title=heading.text, page_number=number, parent=parent)))
     return save(writer.write)
 
 
@@ -324,11 +337,15 @@ FORMATS = {
 
 def limit_pages(pages: list[list[Element]], form: Format) -> list[list[Element]]:
     """Return what a format can say of a document."""
-    limited = [[one for one in page if one.kind in form.kinds] for page in pages]
+    limited = [[element for element in page if element.kind in form.kinds] for page in pages]
     if form.titled:
-        headings = ([replace(one, level=1) for one in page if one.kind == "heading"][:1] for page in limited)
-        others = ([one for one in page if one.kind != "heading"] for page in limited)
+        headings = (
+            [replace(element, level=1) for element in page if element.kind == "heading"][:1] for page in limited
+        )
+        others = ([element for element in page if element.kind != "heading"] for page in limited)
         limited = [[*heading, *rest] for heading, rest in zip(headings, others, strict=True)]
         if "paragraph" not in form.kinds:
-            limited = [page for page in limited if len({one.kind for one in page}) == 2]  # a sheet has a name and rows
+            limited = [
+                page for page in limited if len({element.kind for element in page}) == 2
+            ]  # a sheet has a name and rows
     return limited if form.blank_pages else [page for page in limited if page]

@@ -160,12 +160,6 @@ def _pack_texts(texts: Sequence[str], tokens: int) -> tuple[str, ...]:
 # ---------------------------------------------------------------- the open retriever
 
 
-_FEW_PASSAGES = 1_000
-"""The most passages by which entities are searched, which is faster if a filter passes few."""
-_DEEPER = 4
-"""If a filter leaves too few of the nearest entities, this many times as many are looked at."""
-
-
 @dataclass(frozen=True, slots=True)
 class GraphRAGRetriever:
     """The open retriever of GraphRAG.
@@ -188,7 +182,7 @@ class GraphRAGRetriever:
         passing = [None if query.filter is None else self.passing.find(query.filter) for query in queries]
         vectors = self.encoder.encode_queries([query.text for query in queries])
         start = time.perf_counter()
-        results = self._search_entities(vectors, passing)
+        results = search_entities(self.entities, vectors, passing, self.settings.entities)
         ms = (time.perf_counter() - start) * 1e3 / max(1, len(queries))
         for query, vector, result in zip(queries, vectors, results, strict=True):
             if query.filter is None:
@@ -201,18 +195,6 @@ class GraphRAGRetriever:
             for query, entities, ids in zip(queries, results, passing, strict=True)
         ]
 
-    def _search_entities(self, vectors: Floats, passing: Sequence[frozenset[str] | None]) -> list[SearchResult]:
-        """Return the entities nearest to each question, of which all passages pass."""
-        results: dict[int, SearchResult] = {}
-        pending, depth, entity_count = list(range(len(passing))), self.settings.entities, self.settings.entities
-        while pending:
-            requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in pending]
-            answers = list(zip(pending, self.entities.search(requests), strict=True))
-            results |= {n: _keep_passing(answer, passing[n], entity_count) for n, answer in answers}
-            pending = [n for n, answer in answers if len(results[n].ids) < entity_count and len(answer.ids) == depth]
-            depth *= _DEEPER
-        return [results[n] for n in range(len(passing))]
-
     def _retrieval(
         self, query: Query, result: SearchResult, passing: frozenset[str] | None, k: int, searching: float
     ) -> Retrieval:
@@ -220,7 +202,7 @@ class GraphRAGRetriever:
         start = time.perf_counter()
         best = self._hits(entities, k)
         moments = [time.perf_counter()]
-        triples = self._triples(entities, passing)
+        triples = describe_relations(self.graph, entities, self.settings.relations, passing)
         moments.append(time.perf_counter())
         keys = [entity.key for entity in entities]
         ids = rank_communities(fetch_records(self.communities.memberships, keys, ("community",)).to_pylist())
@@ -247,15 +229,44 @@ class GraphRAGRetriever:
         known = records.column("id").to_pylist()
         return read_hits(SearchResult(known, 1.0 / np.arange(1, len(known) + 1), records), self.source)
 
-    def _triples(self, entities: Sequence[Nearby], passing: frozenset[str] | None) -> list[Triple]:
-        ids = candidate_relations(entities, self.settings.relations)
-        fields = ("source", "target", "triples", "weight", *_choose_fields(passing))
-        rows = filter_rows(fetch_records(self.graph.relations, ids, fields).to_pylist(), passing)
-        relations = rank_relations(entities, rows, self.settings.relations * len(entities))
-        return [triple for row in relations for triple in from_json(row["triples"])]
+
+# ---------------------------------------------------------------- look-ups
 
 
 _ENTITY_FIELDS = ("passage_ids", "neighbours")
+_FEW_PASSAGES = 1_000
+"""The most passages by which entities are searched, which is faster if a filter passes few."""
+_DEEPER = 4
+"""If a filter leaves too few of the nearest entities, this many times as many are looked at."""
+
+
+def search_entities(
+    entities: Collection, vectors: Floats, passing: Sequence[frozenset[str] | None], count: int
+) -> list[SearchResult]:
+    """Return the `count` entities nearest to each vector of which all passages pass; None passes all.
+
+    The fields are those of `read_nearby`.
+    """
+    results: dict[int, SearchResult] = {}
+    pending, depth = list(range(len(passing))), count
+    while pending:
+        requests = [VectorQuery(vectors[n], depth, _ENTITY_FIELDS, _narrow_search(passing[n])) for n in pending]
+        answers = list(zip(pending, entities.search(requests), strict=True))
+        results |= {n: _keep_passing(answer, passing[n], count) for n, answer in answers}
+        pending = [n for n, answer in answers if len(results[n].ids) < count and len(answer.ids) == depth]
+        depth *= _DEEPER
+    return [results[n] for n in range(len(passing))]
+
+
+def describe_relations(
+    graph: OpenEntityGraph, entities: Sequence[Nearby], each: int, passing: frozenset[str] | None
+) -> list[Triple]:
+    """Return the triples of the relations of the entities, `each` for every entity, those between two of them first."""
+    ids = candidate_relations(entities, each)
+    fields = ("source", "target", "triples", "weight", *_choose_fields(passing))
+    rows = filter_rows(fetch_records(graph.relations, ids, fields).to_pylist(), passing)
+    relations = rank_relations(entities, rows, each * len(entities))
+    return [triple for row in relations for triple in from_json(row["triples"])]
 
 
 def _narrow_search(passing: frozenset[str] | None) -> Overlaps | None:

@@ -41,6 +41,7 @@ from ragindex.retrieval.stages import DEEPEST, is_recording, record_ranking, rec
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Hit, Query, Retrieval, Step, Triple
 from ragindex_baselines.hipporag import weighted_graph
+from ragindex_baselines.hipporag.fact_filter import FACT_FILTER, FactFilter
 from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, Phrases
 from ragindex_baselines.hipporag.spread_vectors import PassageSpread, SpreadVectors
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph, run_power_iteration
@@ -55,9 +56,10 @@ class HippoRAG(Scheme):
 
     `mode=entities` is HippoRAG (Gutiérrez et al., NeurIPS 2024). It starts at the phrase nearest to each
     entity that an LLM or the rules find in the question, walks among phrases only, and scores a passage by
-    the sum over its phrases. `mode=facts` is HippoRAG 2 (Gutiérrez et al., ICML 2025) without its LLM filter.
-    Passages are nodes of its graph. It starts at the phrases of the `facts` triples nearest to the question,
-    and at all passages, weighted by `passage_weight` times their similarity to the question. `walk` computes
+    the sum over its phrases. `mode=facts` is HippoRAG 2 (Gutiérrez et al., ICML 2025). Passages are nodes of
+    its graph. It starts at the phrases of the `facts` triples nearest to the question, and at all passages,
+    weighted by `passage_weight` times their similarity to the question. With `filter=model` an LLM keeps those
+    triples that help, as published; if it keeps none, passages are ranked by cosine. `walk` computes
     PageRank by `push`, which visits only what the walk reaches, to `tolerance`, or by `power` iteration over
     the whole graph.
     """
@@ -70,6 +72,9 @@ class HippoRAG(Scheme):
     graph: GraphField = Field(default=PhraseGraph(), description="Graph of phrases and passages.")
     over: PassagesField = OVER_PASSAGES
     facts: int = Field(default=5, ge=1, description="With mode=facts: triples nearest the question.")
+    filter: Literal["none", "model"] = Field(
+        default="none", description="With mode=facts: use all these triples, or those that an LLM keeps."
+    )
     passage_weight: float = Field(
         default=0.05, ge=0, description="With mode=facts: weight of passages in the reset distribution."
     )
@@ -94,8 +99,10 @@ class HippoRAG(Scheme):
         return (*facts, self._spread()) if self.walk == "push" else facts
 
     def tasks(self) -> tuple[Task[Any], ...]:
-        """Return the task of the question's entities; `mode=facts` asks nothing."""
-        return (QUESTION_ENTITIES,) if self.mode == "entities" else ()
+        """Return the task of the question's entities, or that of the filter of facts."""
+        if self.mode == "entities":
+            return (QUESTION_ENTITIES,)
+        return (FACT_FILTER,) if self.filter == "model" else ()
 
     def _open(self, index: OpenIndex) -> Retriever:
         """Open the retriever of the mode. Raises MissingPartError if a part is missing or of another corpus."""
@@ -111,7 +118,8 @@ class HippoRAG(Scheme):
                 f"The parts of {registry.label(self)} are of different corpora. "
                 f"Run: ragindex index --index {index.folder} --methods '{registry.label(self)}'"
             )
-        return FactRetriever(walks, triples, index.encoder, self.graph.key, spread)
+        helpful = FactFilter(index.llm, index.language) if self.filter == "model" else None
+        return FactRetriever(walks, triples, index.encoder, self.graph.key, spread, helpful)
 
     def _spread(self) -> SpreadVectors:
         return SpreadVectors(graph=self.graph, damping=self.damping)
@@ -257,11 +265,7 @@ class EntityRetriever:
         """
         (vector,) = self.encoder.encode_queries([query.text])
         start = time.perf_counter()
-        unfiltered = self.walks.unfiltered
-        by_meaning = [VectorQuery(vector, k, HIT_FIELDS, query.filter)]
-        (result,) = unfiltered.passages.search(by_meaning)
-        record_search("vectors", unfiltered.passages, by_meaning, [query.text])
-        near = tuple(hit for hit in read_hits(result, unfiltered.source) if hit.id not in reached)
+        near = tuple(hit for hit in _nearest_hits(self.walks.unfiltered, query, vector, k) if hit.id not in reached)
         note = f"The walk reached {len(reached)} passages; others follow by cosine."
         step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=note)
         return tuple(replace(hit, score=min(hit.score, 1.0) - 1) for hit in near), step
@@ -269,7 +273,7 @@ class EntityRetriever:
 
 @dataclass(frozen=True, slots=True)
 class FactRetriever:
-    """The open retriever of HippoRAG with `mode=facts`: HippoRAG 2 without its LLM filter.
+    """The open retriever of HippoRAG with `mode=facts`: HippoRAG 2.
 
     Without `spread`, the walk is computed by power iteration. So it is with a filter, since the spread vectors are of
     a walk through all passages.
@@ -280,6 +284,7 @@ class FactRetriever:
     encoder: Encoder
     key: Callable[[str], str]
     spread: PassageSpread | None
+    filter: FactFilter | None
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Answer all questions, with one batch of the encoder.
@@ -310,7 +315,15 @@ class FactRetriever:
     def _retrieve_one(self, query: Query, vector: Floats, result: SearchResult, k: int, searching: float) -> Retrieval:
         triples = tuple(Triple(*(row[side] for side in _TRIPLE_FIELDS)) for row in result.records.to_pylist())
         note = ", ".join(f"{score:.3f}" for score in result.scores)
-        facts = Step(1, "triples", query.text, tuple(result.ids), triples, ms=searching, note=note)
+        trace = Trace([Step(1, "triples", query.text, tuple(result.ids), triples, ms=searching, note=note)])
+        if self.filter is not None and triples:
+            result = self._keep_helpful(self.filter, query, result, triples, trace)
+            if not result.ids:
+                start = time.perf_counter()
+                near = _nearest_hits(self.walks.unfiltered, query, vector, k)
+                no_fact = "No fact helps: passages are ranked by cosine."
+                step = Step(1, "vectors", query.text, tuple(hit.id for hit in near), ms=_ms(start), note=no_fact)
+                return Retrieval(near, (*trace.steps, step))
         start = time.perf_counter()
         walk = self.walks.within(query.filter)
         nodes, mass = self.seeds(result, walk.graph)
@@ -323,7 +336,27 @@ class FactRetriever:
         )
         best = walk.best_hits(places, values, k)
         ranked = Step(1, "passages", query.text, tuple(hit.id for hit in best), ms=_ms(start))
-        return Retrieval(best, (facts, seeds, ranked))
+        return Retrieval(best, (*trace.steps, seeds, ranked))
+
+    @staticmethod
+    def _keep_helpful(
+        helpful: FactFilter, query: Query, result: SearchResult, triples: Sequence[Triple], trace: Trace
+    ) -> SearchResult:
+        """Return the facts that the filter keeps, with their scores."""
+        with trace.step(1, "helpful triples", query.text) as step:
+            rows = helpful.choose(query.text, triples)
+            ids = [result.ids[row] for row in rows]
+            step["ids"], step["triples"] = tuple(ids), tuple(triples[row] for row in rows)
+        record_ranking("helpful triples", ids, query=query.text)
+        return SearchResult(ids, result.scores[rows], result.records.take(pa.array(rows, pa.int64())))
+
+
+def _nearest_hits(walk: GraphWalk, query: Query, vector: Floats, k: int) -> tuple[Hit, ...]:
+    """Return the passages nearest to a question that pass its filter, by cosine."""
+    by_meaning = [VectorQuery(vector, k, HIT_FIELDS, query.filter)]
+    (result,) = walk.passages.search(by_meaning)
+    record_search("vectors", walk.passages, by_meaning, [query.text])
+    return read_hits(result, walk.source)
 
 
 def _walk_around(

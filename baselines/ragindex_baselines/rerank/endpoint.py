@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
 from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.rate_limits import Limits
 from ragindex.plugins.base import Contact
-from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker
+from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker, TitledText, TitledTexts, join_bridge
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -170,13 +170,14 @@ class EndpointScoring:
     _rng: Random = field(default_factory=Random)  # for the jitter of waits
     _excess: SeenExcess = field(default_factory=SeenExcess)
 
-    def scores(self, question: str, passages: Sequence[tuple[str, str]]) -> PlaceScores:
+    def scores(self, question: str, passages: TitledTexts, bridge: TitledText | None = None) -> PlaceScores:
         """Return the scores of the service, from the cache if possible.
 
         Raises ServiceError, RequestError if the service scores no passage, and BudgetError.
         """
         texts = [encodable(passage_text(title, text)) for title, text in passages]
-        body = {"model": self.plugin.model, "query": encodable(question), "documents": texts, "top_n": len(texts)}
+        query = join_bridge(question, bridge)
+        body = {"model": self.plugin.model, "query": query, "documents": texts, "top_n": len(texts)}
         start = time.perf_counter()
         text = json.dumps([self.plugin.base_url, self.plugin.version, body], ensure_ascii=False)
         key = hashlib.sha256(f"{TASK} {text}".encode()).hexdigest()

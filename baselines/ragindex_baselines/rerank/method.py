@@ -18,7 +18,7 @@ from ragindex.plugins.specs import Spec, parse_spec
 from ragindex.retrieval.hits import check_queries
 from ragindex.retrieval.stages import record_ranking
 from ragindex.retrieval.trace import Trace
-from ragindex.types import Query, Retrieval
+from ragindex.types import Hit, Query, Retrieval
 from ragindex_baselines.rerank.endpoint import Endpoint
 from ragindex_baselines.rerank.rerankers import CrossEncoder, LanguageModel, PassageScorer, PlaceScores, Reranker
 
@@ -87,7 +87,11 @@ class Rerank(Scheme):
     The `depth` best of `base` are scored; further results follow in the base's order. `reranker` is language-model
     (the default; it is asked once per question, and a rule replaces it if there is no LLM), cross-encoder(model=NAME)
     or endpoint(model=NAME). Candidates that it does not return keep the base's order, behind those that it does; with
-    `left_out=drop` they are no results, so that they take no room from a reader, unless it returns none at all.
+    `left_out=drop` they are no results, so that a reader spends no tokens on them, unless it returns none at all.
+
+    With `pair=bridge` a candidate is scored for the question beside a bridge, a passage that is known already: once for
+    each of the `bridges` best, in so many calls. Its score is the largest of them; equal ones rank by their sum. A
+    bridge is not scored beside itself, and a single one stays first.
     """
 
     version: ClassVar[int] = 1
@@ -100,6 +104,10 @@ class Rerank(Scheme):
         description="language-model, cross-encoder(model=NAME) or endpoint(model=NAME). null: language-model.",
     )
     depth: int = Field(default=50, ge=1, description="Results that are reranked.")
+    pair: Literal["question", "bridge"] = Field(
+        default="question", description="Candidates are judged for the question alone, or beside each bridge."
+    )
+    bridges: int = Field(default=3, ge=1, le=20, description="With pair=bridge: best results that are bridges.")
     left_out: Literal["keep", "drop"] = Field(
         default="keep",
         description="Results that the reranker does not return follow behind the others, or are dropped.",
@@ -107,12 +115,11 @@ class Rerank(Scheme):
 
     def tasks(self) -> tuple[Task[Any], ...]:
         """Return the tasks of the reranker."""
-        return self._reranker().tasks()
+        return self._reranker().tasks(beside=self.pair == "bridge")
 
     def _open(self, index: OpenIndex) -> Retriever:
         """Open the base and the reranker."""
-        reranker, drops = self._reranker().open(index), self.left_out == "drop"
-        return RerankRetriever(self.base.open(index), reranker, self.depth, drops, label(self))
+        return RerankRetriever(self.base.open(index), self._reranker().open(index), self, label(self))
 
     def _reranker(self) -> Reranker:
         return self.reranker or LanguageModel()
@@ -124,27 +131,26 @@ class RerankRetriever:
 
     base: Retriever
     reranker: PassageScorer
-    depth: int
-    drops: bool
+    settings: Rerank
     source: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Ask the base for the larger of depth and k results for all questions, then rerank question by question."""
         check_queries(queries, k)
-        retrievals = self.base.retrieve(queries, max(self.depth, k))
+        retrievals = self.base.retrieve(queries, max(self.settings.depth, k))
         return [self._rerank(query, retrieval, k) for query, retrieval in zip(queries, retrievals, strict=True)]
 
     def _rerank(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         if not retrieval.hits:
             return retrieval
-        candidates, trace = retrieval.hits[: self.depth], Trace(list(retrieval.trace))
+        candidates, trace = retrieval.hits[: self.settings.depth], Trace(list(retrieval.trace))
         with trace.step(max((step.iteration for step in retrieval.trace), default=1), "reranker", query.text) as step:
-            scores = self.reranker.scores(query.text, [(hit.title, hit.text) for hit in candidates])
-            order = order_candidates(scores, [hit.id for hit in candidates], len(retrieval.hits) - len(candidates))
+            order = self._order(query.text, candidates, len(retrieval.hits) - len(candidates))
             for what, times in order.counts.items():
                 for _ in range(times):
                     ledger.count_outcome("rerank", what)
-            count = min(k, order.returned) if self.drops and order.returned else k
+            drops = self.settings.left_out == "drop" and order.returned
+            count = min(k, order.returned) if drops else k
             record_ranking("reranker", (retrieval.hits[place] for place in order.places), count)
             ranked = tuple(
                 replace(retrieval.hits[place], score=score, source=self.source)
@@ -152,6 +158,18 @@ class RerankRetriever:
             )
             step["ids"], step["note"] = tuple(hit.id for hit in ranked), order.note
         return Retrieval(ranked, tuple(trace.steps), retrieval.notes)
+
+    def _order(self, question: str, candidates: Sequence[Hit], rest: int) -> "Order":
+        """Score the candidates for the question, or beside each bridge, and rank them."""
+        ids, texts = [hit.id for hit in candidates], [(hit.title, hit.text) for hit in candidates]
+        if self.settings.pair == "question":
+            return order_candidates(self.reranker.scores(question, texts), ids, rest)
+        calls = []
+        for bridge in range(min(self.settings.bridges, len(candidates))):
+            places = [place for place in range(len(candidates)) if place != bridge]
+            scores = self.reranker.scores(question, [texts[place] for place in places], texts[bridge]) if places else ()
+            calls.append((places, order_candidates(scores, [ids[place] for place in places])))
+        return merge_orders(calls, ids, rest)
 
 
 # ---------------------------------------------------------------- the ranking of all candidates; none gets lost
@@ -207,3 +225,22 @@ def order_candidates(returned: PlaceScores, ids: Sequence[str], rest: int = 0) -
     lowest = min(scores.values(), default=len(others) + 1.0)
     falling = [lowest - step for step in range(1, len(others) + 1)]
     return Order((*best, *others), (*(scores[place] for place in best), *falling), dict(counts), len(best))
+
+
+def merge_orders(calls: Sequence[tuple[Sequence[int], Order]], ids: Sequence[str], rest: int = 0) -> Order:
+    """Merge the orders beside each bridge into one of all candidates; a call has the places of what it scored.
+
+    A candidate counts with its largest score, equal ones rank by their sum, then by id. If there is one call, the
+    candidate that it did not score, its bridge, stays first. What calls left out counts only where all did.
+    """
+    scores: dict[int, list[float]] = {}
+    counts: Counter[str] = Counter()
+    for places, order in calls:
+        counts.update({what: count for what, count in order.counts.items() if what != LEFT_OUT})
+        for local, score in zip(order.places[: order.returned], order.scores, strict=False):
+            scores.setdefault(places[local], []).append(score)
+    if len(calls) == 1:
+        scores[0] = [max((score for (score,) in scores.values()), default=0.0) + 1]
+    best = sorted(scores, key=lambda place: (-max(scores[place]), -sum(scores[place]), ids[place]))
+    merged = order_candidates([(place, max(scores[place])) for place in best], ids, rest)
+    return replace(merged, places=(*best, *merged.places[len(best) :]), counts={**counts, **merged.counts})

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -23,8 +23,9 @@ from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.tasks import Task
 from ragindex.plugins.base import Plugin
 
-TitledTexts: TypeAlias = Sequence[tuple[str, str]]
-"""Titles and texts of passages."""
+TitledText: TypeAlias = tuple[str, str]
+"""Title and text of a passage."""
+TitledTexts: TypeAlias = Sequence[TitledText]
 PlaceScores: TypeAlias = Sequence[tuple[int, float]]
 """Positions of candidates and their scores, as a reranker returned them and not yet validated."""
 
@@ -32,16 +33,24 @@ PlaceScores: TypeAlias = Sequence[tuple[int, float]]
 class PassageScorer(Protocol):
     """An open reranker. Thread-safe."""
 
-    def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
-        """Score passages for a question. Return pairs of a position in `passages` and a score; higher is better."""
+    def scores(self, question: str, passages: TitledTexts, bridge: TitledText | None = None) -> PlaceScores:
+        """Score passages for a question, or for a question beside the passage `bridge`, which is known already.
+
+        Return pairs of a position in `passages` and a score; higher is better.
+        """
         ...
+
+
+def join_bridge(question: str, bridge: TitledText | None) -> str:
+    """Return the query of a model that reads a query and a passage: the question, and the known passage below it."""
+    return encodable(question if bridge is None else f"{question}\n{passage_text(*bridge)}")
 
 
 class Reranker(Plugin):
     """Base class of a reranker's parameters."""
 
-    def tasks(self) -> tuple[Task[Any], ...]:
-        """Return the tasks that the reranker gives the index's LLM. Default: none."""
+    def tasks(self, *, beside: bool = False) -> tuple[Task[Any], ...]:
+        """Return the tasks that the reranker gives the index's LLM; `beside`: with a bridge. Default: none."""
         return ()
 
     @abstractmethod
@@ -76,15 +85,16 @@ class CrossEncoding:
     name: str
     lock: Lock = field(default_factory=Lock)
 
-    def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
+    def scores(self, question: str, passages: TitledTexts, bridge: TitledText | None = None) -> PlaceScores:
         """Score every passage; equal texts are read once, so their scores are equal."""
         import torch
 
         texts = [encodable(passage_text(title, text)) for title, text in passages]
         distinct = list(dict.fromkeys(texts))
+        query = join_bridge(question, bridge)
         with self.lock:
             scored = self.model.predict(
-                [[encodable(question), text] for text in distinct],
+                [[query, text] for text in distinct],
                 batch_size=self.batch_size,
                 activation_fn=torch.nn.Identity(),
                 show_progress_bar=False,
@@ -108,6 +118,7 @@ def _load_cross_encoder(model: str, revision: str, device: str) -> Any:
 # ---------------------------------------------------------------- the language model
 
 
+_PROMPTS = Path(__file__).with_name("prompts")
 _CHOSEN_BY_RULE = 2
 _LAST_SPACE = regex.compile(r"(?<=\S)\s+\S*+$")
 
@@ -119,14 +130,16 @@ class PassageChoice(BaseModel):
 
 
 def choose_by_rule(inputs: Mapping[str, Any]) -> PassageChoice:
-    """Return the two passages that share most with the question.
+    """Return the two passages that share most with the question, and with the known passage if there is one.
 
     Shared words carry too little information to order more than two.
     """
     numbers: dict[str, list[int]] = {}
     for passage in inputs["passages"]:
         numbers.setdefault(passage_text(passage.title, passage.text), []).append(passage.number)
-    nearest = nearest_texts(inputs["question"], list(numbers), _CHOSEN_BY_RULE, inputs["language"])
+    known = inputs.get("bridge")
+    query = join_bridge(inputs["question"], None if known is None else (known.title, known.text))
+    nearest = nearest_texts(query, list(numbers), _CHOSEN_BY_RULE, inputs["language"])
     return PassageChoice(passages=[number for text in nearest for number in numbers[text]])
 
 
@@ -141,12 +154,13 @@ def read_choice(text: str) -> PassageChoice:
 RERANK = Task(
     name="rerank",
     version=1,
-    prompt=Path(__file__).with_name("prompts") / "rerank.jinja",
+    prompt=_PROMPTS / "rerank.jinja",
     output=PassageChoice,
     rule=choose_by_rule,
     max_tokens=512,
     read=read_choice,
 )
+RERANK_BESIDE = replace(RERANK, name="rerank-beside", prompt=_PROMPTS / "rerank_bridge.jinja")
 
 
 class LanguageModel(Reranker):
@@ -159,9 +173,9 @@ class LanguageModel(Reranker):
     version: ClassVar[int] = 1
     characters: int = Field(default=2_000, ge=1, description="Characters of each passage that the LLM is shown.")
 
-    def tasks(self) -> tuple[Task[Any], ...]:
+    def tasks(self, *, beside: bool = False) -> tuple[Task[Any], ...]:
         """Return the one task."""
-        return (RERANK,)
+        return (RERANK_BESIDE if beside else RERANK,)
 
     def open(self, index: OpenIndex) -> PassageScorer:
         """Return a scorer. No call is made yet."""
@@ -176,7 +190,7 @@ class Listing:
     language: str
     characters: int
 
-    def scores(self, question: str, passages: TitledTexts) -> PlaceScores:
+    def scores(self, question: str, passages: TitledTexts, bridge: TitledText | None = None) -> PlaceScores:
         """Score the passages that the LLM names: n points for the first of n passages, then one point less for each.
 
         Raises what `LLM.run` raises.
@@ -185,7 +199,13 @@ class Listing:
             NumberedPassage(number, "", title, _shorten(text, self.characters))
             for number, (title, text) in enumerate(passages, start=1)
         ]
-        chosen = self.llm.run(RERANK, {"question": question, "passages": shown, "language": self.language})
+        inputs = {"question": question, "passages": shown, "language": self.language}
+        if bridge is None:
+            chosen = self.llm.run(RERANK, inputs)
+        else:
+            title, text = bridge
+            known = NumberedPassage(0, "", title, _shorten(text, self.characters))
+            chosen = self.llm.run(RERANK_BESIDE, {**inputs, "bridge": known})
         return [(number - 1, float(len(passages) - rank)) for rank, number in enumerate(chosen.passages)]
 
 

@@ -44,7 +44,8 @@ def estimate_command(
     settings: Annotated[
         CompareSettings,
         settings_group(
-            *("encoder", "budget", "limit", "read", "reader_tokens", *READING),
+            *("encoder", "budget", "limit", "read", "reader_llm", "reader_tokens", "reader_passages", "reader_input"),
+            *("reader_prompt", *READING),
             data=Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
             methods=Annotated[str, typer.Option(metavar="a,b", help=f"The methods to be built, or {ALL}.")],
             llm=Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
@@ -80,7 +81,7 @@ def estimate_command(
         print_note(sentence)
     schemes = _choose_schemes(settings)
     model = registry.llm(settings.llm or "")
-    require_model(model)
+    require_model(registry.llm(settings.reader_llm) if settings.read and settings.reader_llm else model)
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from ragindex.cli.console import stdout as standard_output
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import Approval, ConsentFlags, JsonOption
 from ragindex.index.manifest import MANIFEST_FILE, read_manifest, write_command
+from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.cli.settings_options import OPENING, READING, list_reading_options, settings_group
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
 from ragindex_eval.judge.model_judge import MODEL_FOLDER, read_model_grades
@@ -55,7 +56,9 @@ def judge_command(
             ],
             llm=Annotated[
                 str | None,
-                typer.Option(metavar="L", help="Let a model judge all documents first: openai:MODEL, or offline."),
+                typer.Option(
+                    metavar="L", help="The methods' model, which judges all documents first: openai:MODEL, or offline."
+                ),
             ],
             k=Annotated[str | None, typer.Option(metavar=_CUTOFFS, help=f"The cutoffs. Default: {_CUTOFFS}.")],
         ),
@@ -65,6 +68,9 @@ def judge_command(
     depth: Annotated[
         int, typer.Option(metavar="D", min=1, help="Pool the documents of the first D hits of each method.")
     ] = 5,
+    judge_llm: Annotated[
+        str | None, typer.Option(metavar="L", help="The model that judges, as openai:MODEL. Default: that of --llm.")
+    ] = None,
     by_hand: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Judge N questions, drawn by the seed. Default: all.")
     ] = None,
@@ -86,28 +92,31 @@ def judge_command(
     if settings.index is None and (Path(settings.data or "") / MANIFEST_FILE).is_file():
         settings = settings.model_copy(update={"index": Path(settings.data or ""), "data": None})
     settings, started = settings.over(make_settings({"k": _CUTOFFS})), time.time()
-    pool, language, folder = _prepare(settings, depth, out, consent.answer(settings.budget, json_file))
+    judge = judge_llm or settings.llm
+    pool, language, folder = _prepare(settings, depth, out, judge, consent.answer(settings.budget, json_file))
     count = len(pool.questions) if by_hand is None else by_hand
     if json_file != "-":
         _judge(JudgingSession(pool, out, count, language), page=page)
     estimates, paid = _estimate(pool, out), command_tally().spent
     if paid.money != 0:
         name = folder.name if settings.data is None else Path(settings.data).name
-        track_judging(name, pool.source, estimates, settings.llm, paid, started, time.time() - started)
+        track_judging(name, pool.source, estimates, judge, paid, started, time.time() - started)
     value = {**estimates.to_json(), "out": str(out), "spent": command_spending()}
     write_result(value, json_file, lambda: _show(estimates, settings, folder, out))
 
 
-def _prepare(settings: CompareSettings, depth: int, out: Path, approval: Approval) -> tuple[Pool, str, Path]:
+def _prepare(
+    settings: CompareSettings, depth: int, out: Path, judge: PluginSpec | None, approval: Approval
+) -> tuple[Pool, str, Path]:
     """Return the pool, the language of its texts, and the folder of the index, once the user agrees to the cost."""
     dataset = None if settings.data is None else load_dataset(settings, settings.seed, settings.index)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)
     folder = settings.index_folder(dataset.name if dataset else "")
-    estimating = partial(estimate_judging, settings, dataset, folder, depth, out, thorough=approval.dry_run)
+    estimating = partial(estimate_judging, settings, dataset, folder, depth, out, judge, thorough=approval.dry_run)
     approve(estimating, approval)
     with use_workers(settings.workers):
-        pool, language = prepare_pool(settings, dataset, depth, out, print_note)
+        pool, language = prepare_pool(settings, dataset, depth, out, print_note, judge)
     return pool, language, folder
 
 

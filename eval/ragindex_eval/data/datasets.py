@@ -76,13 +76,15 @@ def read_dataset(
     skip_bad: bool | None = None,
     selection: FileSelection | None = None,
     limit: int | None = None,
+    kinds: Mapping[str, int] | None = None,
     seed: int = 0,
     list_renames: Callable[[Corpus], Mapping[str, str]] = lambda corpus: {},
 ) -> Dataset:
     """Read the corpus at `path` with its own questions, or with those of `questions`: .csv, .jsonl, .txt or judgements.
 
     `selection` chooses the files of a folder. `limit` takes a random sample of that many questions, in file order,
-    which is part of those of a larger limit; the corpus stays whole. Query ids are q00001, q00002, … in file order,
+    which is part of those of a larger limit; the corpus stays whole. `kinds` takes so many of each kind first, and no
+    other questions. Query ids are q00001, q00002, … in file order,
     whatever the limit. `list_renames` returns the ids of documents by earlier ones, which questions may name.
     Raises UsageError if a parameter is wrong, and DataError, with file and line, if something
     cannot be read, except files of a folder, which are left out and reported in `skipped`. With `skip_bad=True` that
@@ -93,7 +95,7 @@ def read_dataset(
     problems = Problems(bool(skip_bad))
     finder = DocumentFinder(corpus, list_renames)
     dataset_questions = list(_read_questions(path, file, finder, corpus, problems))
-    dataset = _build_dataset(corpus, dataset_questions, problems, file or path, limit, seed)
+    dataset = _build_dataset(corpus, dataset_questions, problems, file or path, _Draw(limit, kinds, seed))
     notes = (*dataset.notes, *finder.describe_renamed())
     dataset = replace(dataset, questions_file=file.name if file else "", notes=notes)
     if corpus.format != "world":
@@ -108,6 +110,7 @@ def add_questions(
     *,
     skip_bad: bool | None = None,
     limit: int | None = None,
+    kinds: Mapping[str, int] | None = None,
     seed: int = 0,
     list_renames: Callable[[Corpus], Mapping[str, str]] = lambda corpus: {},
 ) -> Dataset:
@@ -115,7 +118,7 @@ def add_questions(
     problems, file = Problems(bool(skip_bad)), Path(questions)
     finder = DocumentFinder(corpus, list_renames)
     dataset_questions = list(_read_question_file(file, finder, problems))
-    dataset = _build_dataset(corpus, dataset_questions, problems, file, limit, seed)
+    dataset = _build_dataset(corpus, dataset_questions, problems, file, _Draw(limit, kinds, seed))
     return replace(dataset, questions_file=file.name, notes=(*dataset.notes, *finder.describe_renamed()))
 
 
@@ -173,9 +176,36 @@ def origin(written: Path | str) -> str:
     return worlds.world_name(*worlds.parse_world(str(written))) if str(written).startswith("world:") else str(written)
 
 
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Which questions are asked: so many of each kind, and of these so many in all; the seed draws them."""
+
+    limit: int | None
+    kinds: Mapping[str, int] | None
+    seed: int
+
+    def sample(self, queries: tuple[Query, ...], gold: Mapping[str, Gold] | None) -> tuple[Query, ...]:
+        """Return the drawn questions, in file order. Raises UsageError for a kind that no question has."""
+        if self.kinds is not None:
+            by_kind: dict[str, list[Query]] = {}
+            for query in queries:
+                by_kind.setdefault(gold[query.id].kind if gold and query.id in gold else "", []).append(query)
+            for kind in self.kinds:
+                if kind not in by_kind:
+                    raise UsageError(f"No question is of the kind {kind!r}. Kinds: {', '.join(sorted(by_kind))}.")
+            drawn = {
+                query.id
+                for kind, count in self.kinds.items()
+                for query in _sample_queries(tuple(by_kind[kind]), count, self.seed)
+            }
+            queries = tuple(query for query in queries if query.id in drawn)
+        return queries if self.limit is None else _sample_queries(queries, self.limit, self.seed)
+
+
 def _build_dataset(
-    corpus: Corpus, questions: list[DatasetQuestion], problems: Problems, file: Path, limit: int | None, seed: int
+    corpus: Corpus, questions: list[DatasetQuestion], problems: Problems, file: Path, draw: _Draw
 ) -> Dataset:
+    limit = draw.limit
     if limit is not None and (type(limit) is not int or limit < 1):
         raise UsageError(f"The 'limit' of questions must be an int in the range [1, inf). Got {limit!r} instead.")
     judged, left_out = _drop_unjudged(questions)
@@ -186,7 +216,7 @@ def _build_dataset(
         left_out = left_out or ("each is marked answerable=no",)
         raise DataError("a question for which a document is graded above 0", f"none ({left_out[0]})", path=file)
     queries, gold = _number_questions(judged)
-    sampled = queries if limit is None else _sample_queries(queries, limit, seed)
+    sampled = draw.sample(queries, gold)
     sampled_gold = None if gold is None else {query.id: gold[query.id] for query in sampled}
     sampled_gold = None if sampled_gold is None else gold_classes.in_classes(corpus.documents, sampled_gold)
     skipped = tuple(dict.fromkeys([*corpus.skipped, *problems.left_out]))

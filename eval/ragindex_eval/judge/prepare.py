@@ -23,6 +23,7 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import parse_budget
 from ragindex.plugins import registry
 from ragindex.plugins.base import asks_service
+from ragindex.plugins.registry import PluginSpec
 from ragindex_eval.data.datasets import Dataset, dataset_fingerprint
 from ragindex_eval.judge.model_judge import JUDGE, MODEL_FOLDER, count_judgements, judge_pool
 from ragindex_eval.judge.pool import (
@@ -55,13 +56,18 @@ class ModelRun:
 
 
 def prepare_pool(
-    settings: CompareSettings, data: Dataset | None, depth: int, out: Path, tell: Callable[[str], None]
+    settings: CompareSettings,
+    data: Dataset | None,
+    depth: int,
+    out: Path,
+    tell: Callable[[str], None],
+    judge: PluginSpec | None = None,
 ) -> tuple[Pool, str]:
     """Return the pool in `out`, with the language of its texts.
 
     If there is none, make it: build the methods, ask them the questions, pool their first documents.
 
-    With `settings.llm`, that model judges the pool. The gold of the data is not read. `tell` gets remarks. Raises
+    With a `judge`, that model judges the pool. The gold of the data is not read. `tell` gets remarks. Raises
     UsageError if the pool in `out` was made from something else, and the errors of
     `ragindex_eval.run.study.evaluate`.
     """
@@ -76,15 +82,22 @@ def prepare_pool(
         else:
             pool = _make(experiment, plan, depth, tell)
             save_pool(pool, out)
-        if settings.llm is not None:
-            _judge_by_model(pool, index, out / MODEL_FOLDER, tell)
+        if judge is not None:
+            _judge_by_model(pool, index, judge, out / MODEL_FOLDER, tell)
         return pool, index.language
 
 
 def estimate_judging(
-    settings: CompareSettings, data: Dataset | None, folder: Path, depth: int, out: Path, *, thorough: bool = False
+    settings: CompareSettings,
+    data: Dataset | None,
+    folder: Path,
+    depth: int,
+    out: Path,
+    judge: PluginSpec | None = None,
+    *,
+    thorough: bool = False,
 ) -> list[Estimate]:
-    """Estimate what a session may still cost: building and asking the methods, and a model that judges the pool.
+    """Estimate what a session may still cost: building and asking the methods, and a `judge` of the pool.
 
     Without a pool in `out`, one is made by rules: that of the methods has about as many documents. Raises as
     `estimate_comparison` does.
@@ -92,10 +105,11 @@ def estimate_judging(
     schemes = make_plan(settings).schemes
     if not thorough:
         plan = BuildPlan(llm=settings.llm, encoder=settings.encoder, keep_calls=not settings.no_cache)
-        require_keys(folder, schemes.values(), plan, reads=settings.llm is not None)  # the model judges
+        require_keys(folder, schemes.values(), plan)
+        require_keys(folder, (), replace(plan, llm=judge), reads=judge is not None)
     estimates = estimate_comparison(settings, settings, data, schemes, folder=folder, thorough=thorough)
-    model, _ = find_payees(folder, settings.llm, settings.encoder)
-    if settings.llm is None or model is None:
+    model = None if judge is None else find_payees(folder, judge)[0]
+    if model is None:
         return estimates
     pool = load_pool(out)
     if pool is None and data is not None:
@@ -104,7 +118,7 @@ def estimate_judging(
         return estimates
     setting = LLMSettings()
     with ledger.unrecorded():
-        rules = Counting.beside(model.model, open_paid(folder, model, setting)).open()  # type: ignore[attr-defined]
+        rules = Counting.beside(model, open_paid(folder, model, setting)).open()
         with ledger.record_calls() as tally:
             count_judgements(pool, rules, settings.language or "english")
     judging = price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))
@@ -189,22 +203,24 @@ def _ask(experiment: Experiment, method: Method, k: int, tell: Callable[[str], N
     return answers
 
 
-def _judge_by_model(pool: Pool, index: Index, folder: Path, tell: Callable[[str], None]) -> None:
-    index.require_prices((), reads=True)
+def _judge_by_model(pool: Pool, index: Index, judge: PluginSpec, folder: Path, tell: Callable[[str], None]) -> None:
+    model = index.model_for(judge)
+    index.require_prices((), also=model.plugin)
     model_run = read_model_run(folder)
-    if model_run is not None and model_run.model != index.llm_name:
+    if model_run is not None and model_run.model != model.name:
+        option = "--llm" if model is index.model else "--judge-llm"
         raise UsageError(
-            f"The pool was judged by {model_run.model}, and --llm is {index.llm_name}. "
-            f"Give --llm {model_run.model}, or another --out."
+            f"The pool was judged by {model_run.model}, and {option} is {model.name}. "
+            f"Give {option} {model_run.model}, or another --out."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    _write_model_run(folder, ModelRun(index.llm_name, whole=False))
+    _write_model_run(folder, ModelRun(model.name, whole=False))
     with ledger.attribute_calls(phase="query"):
-        failed = judge_pool(pool, index.llm, index.language, folder)
-    _write_model_run(folder, ModelRun(index.llm_name, whole=True))
+        failed = judge_pool(pool, model.language, index.language, folder)
+    _write_model_run(folder, ModelRun(model.name, whole=True))
     if failed:
         tell(
-            f"{index.llm_name} gave no usable answer for {failed} of {pool.count()} documents. They count as not "
+            f"{model.name} gave no usable answer for {failed} of {pool.count()} documents. They count as not "
             "relevant in its figures. Those with two charged, unusable answers are asked for again with another "
             "model, the others the next time."
         )

@@ -134,12 +134,19 @@ def params(comparison: Comparison) -> Mapping[str, Any]:
         "encoder": comparison.encoder,
         "encoder_id": comparison.encoder_id,
         "llm": comparison.llm,
+        **_reader_params(comparison),
         "store": comparison.store,
         "language": comparison.language,
         "seed": comparison.seed,
         "k": ",".join(map(str, comparison.ks)),
         "fingerprint": comparison.fingerprint,
     }
+
+
+def _reader_params(comparison: Comparison) -> dict[str, Any]:
+    """Return the reader's model and limits by name, as `reader/llm`; nothing if no answers were read."""
+    facts = {} if comparison.reader is None else comparison.reader.to_json()
+    return {f"reader/{name}": value for name, value in facts.items() if value is not None}
 
 
 def method_params(comparison: Comparison, method: MethodResult) -> Mapping[str, Any]:

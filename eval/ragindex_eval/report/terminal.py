@@ -80,13 +80,13 @@ class FittedTable:
         return table
 
 
-def _divide(groups: Sequence[Sequence[FittedColumn]], room: int) -> Iterator[list[FittedColumn]]:
-    """Yield the columns of each table: as many whole groups as fit into `room`, which is without the names."""
+def _divide(groups: Sequence[Sequence[FittedColumn]], width: int) -> Iterator[list[FittedColumn]]:
+    """Yield the columns of each table: as many whole groups as fit into `width`, which is without the names."""
     columns, used = list[FittedColumn](), 0
     for group in groups:
-        fits = used + sum(_GAP + column.width for column in group) <= room
+        fits = used + sum(_GAP + column.width for column in group) <= width
         for number, column in enumerate(group):
-            if columns and (used + _GAP + column.width > room or (number == 0 and not fits)):
+            if columns and (used + _GAP + column.width > width or (number == 0 and not fits)):
                 yield columns
                 columns, used = [], 0
             columns.append(column)
@@ -330,9 +330,8 @@ def _describe_reader(comparison: Comparison) -> list[str]:
     tokens = [usage.input_tokens + usage.output_tokens for usage in read if usage]
     money = [usage.money for usage in read if usage]
     paid = f"; {max(tokens):,.0f} tokens{_highest_cost(money)} a question at most" if any(tokens) else ""
-    estimated = " (estimated)" if comparison.reader.estimated else ""
-    counted = f"{comparison.reader.tokens:,} tokens{estimated} of what was found"
-    return [f"answers read by {display_name(comparison.reader.llm)}, from {counted}{paid}"]
+    given = comparison.reader.describe_input("", " (estimated)" if comparison.reader.estimated else "")
+    return [f"answers read by {display_name(comparison.reader.llm)}, from {given}{paid}"]
 
 
 def _highest_cost(money: list[float | None]) -> str:

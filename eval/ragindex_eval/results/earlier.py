@@ -25,16 +25,16 @@ def keep_earlier(folder: Path, study: Study) -> str | None:
     if lost is None:
         return None
     folder = folder if folder.name else folder.resolve()
-    backup = next(place for n in count(1) if not (place := folder.with_name(f"{folder.name}.{n}")).exists())
+    target = next(place for n in count(1) if not (place := folder.with_name(f"{folder.name}.{n}")).exists())
     try:
         for path in files:
-            moved = backup / path.absolute().relative_to(folder.absolute())
+            moved = target / path.absolute().relative_to(folder.absolute())
             moved.parent.mkdir(parents=True, exist_ok=True)
             path.rename(moved)
     except OSError as error:
-        raise StoreError(f"{folder} could not be moved to {backup}: {error.strerror or error}.") from error
+        raise StoreError(f"{folder} could not be moved to {target}: {error.strerror or error}.") from error
     several = f"{many(len(places), 'comparison')}, one of " if len(places) > 1 else ""
-    return f"{folder} held results of {several}{lost}, which are now in {backup}"
+    return f"{folder} held results of {several}{lost}, which are now in {target}"
 
 
 def _describe_lost(place: Path, study: Study) -> str | None:

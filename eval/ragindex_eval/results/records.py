@@ -67,12 +67,24 @@ class ReaderAnswer(ResultValue):
 
 @dataclass(frozen=True, slots=True)
 class ReaderFacts(ResultValue):
-    """The reader of a comparison: its LLM, token limit, whether tokens are estimated, and the style of its prompt."""
+    """The reader of a comparison: its LLM, what it is given of each retrieval, and the style of its prompt.
+
+    It is given at most `tokens` tokens, counted or `estimated`, of at most `passages` hits; None is no limit. The
+    `input` is "notes", those of the method and its hits, or "passages", the hits alone.
+    """
 
     llm: str
-    tokens: int
+    tokens: int | None
     estimated: bool
     prompt: str = "six-words"
+    passages: int | None = None
+    input: Literal["notes", "passages"] = "notes"
+
+    def describe_input(self, most: str, counted: str) -> str:
+        """Return in words what the reader is given: `most` stands before a number of tokens, `counted` behind it."""
+        hits = "what was found" if self.passages is None else f"the first {many(self.passages, 'hit')}"
+        amount = f"{hits}, in full" if self.tokens is None else f"{most}{self.tokens:,} tokens{counted} of {hits}"
+        return amount if self.input == "notes" else f"{amount}, without notes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from ragindex_eval.run.functions import FunctionMethod
 from ragindex_eval.run.latency import MethodTimes
 from ragindex_eval.run.notes import find_naming_questions, find_near_gold, list_notes, list_qa_models, list_titles
 from ragindex_eval.run.plan import Plan
+from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.scores import ScoredMethod, Scores, count_tokens_to_recall
 from ragindex_eval.run.settings import MeasureSettings
 
@@ -113,7 +114,8 @@ def conclude(
     index, dataset, reader, ks = experiment.index, experiment.dataset, experiment.reader, experiment.ks
     order = tuple(method.label for method in scores.compared)
     schemes = {label: scheme for label, scheme in plan.schemes.items() if label in order}
-    asks = reader is not None or any(index.asks_llm(scheme) for scheme in schemes.values())
+    reads = reader is not None and reader.plugin == index.model.plugin
+    asks = reads or any(index.asks_llm(scheme) for scheme in schemes.values())
     failed = tuple(map(make_result, scores.failed))
     identity = digest([dataset.fingerprint, list(ks), *sorted(result.fingerprint for result in (*results, *failed))])
     titles, naming = list_titles(dataset), find_naming_questions(dataset)
@@ -132,7 +134,7 @@ def conclude(
     encoder, llm = registry.label(index.encoders.plugin), index.llm_name if asks else "none"
     published = None
     if settings.published is not None and settings.published_data is not None:
-        read_by = "none" if reader is None else index.llm_name
+        read_by = "none" if reader is None else reader.name
         conditions = list_measured_conditions(facts, ks[-1], encoder=encoder, llm=llm, reader=read_by)
         published = compare_published(settings.published, settings.published_data, compared, conditions, bounds)
     return Comparison(
@@ -159,7 +161,7 @@ def conclude(
         fingerprint=identity if reader is None else digest([identity, reader.id, *list_qa_models(experiment)]),
         asked=order,
         failed=failed,
-        reader=None if reader is None else ReaderFacts(index.llm_name, reader.tokens, reader.estimated, reader.prompt),
+        reader=None if reader is None else _describe_reader(reader),
         bounds=tuple(bounds),
         coverage=tree_coverage.measure_coverage(
             index,
@@ -174,6 +176,18 @@ def conclude(
         paid=paid.spent,
         possibly_charged=paid.possibly_charged,
         retries=paid.retries,
+    )
+
+
+def _describe_reader(reader: AnswerReader) -> ReaderFacts:
+    limits = reader.limits
+    return ReaderFacts(
+        llm=reader.name,
+        tokens=limits.tokens,
+        estimated=reader.estimated,
+        prompt=reader.prompt,
+        passages=limits.passages,
+        input="notes" if limits.notes else "passages",
     )
 
 

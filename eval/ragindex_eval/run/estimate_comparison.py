@@ -3,17 +3,16 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from ragindex.accounting import ledger
-from ragindex.counting import Counting
 from ragindex.errors import MissingPartError
 from ragindex.estimate import (
     Estimate,
     EstimateScope,
-    Pricing,
+    ReadingPlan,
     estimate_question_vectors,
     estimate_questions,
     estimate_reading,
@@ -31,10 +30,10 @@ from ragindex.index.index import Index
 from ragindex.index.manifest import read_manifest
 from ragindex.index.parts import TRIPLES, paid_by, tasks_of
 from ragindex.interfaces import Scheme
-from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
-from ragindex.llm import answer_question
+from ragindex.interfaces.llm import LLMPlugin, LLMSettings
+from ragindex.llm.answer_question import READER_TASKS
 from ragindex.plugins.base import asks_service
-from ragindex.types import Chunking, Query, Retrieval
+from ragindex.types import Chunking, Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.run.answers import answers_name
 from ragindex_eval.run.answers_file import answer_keys, answers_folder, find_answers
@@ -69,8 +68,9 @@ def estimate_comparison(
     """
     folder = folder or models.index_folder(data.name if data else "")
     model, encoder = find_payees(folder, models.llm, models.encoder)
+    reader = find_payees(folder, measured.reader_llm or models.llm)[0] if measured.read else None
     services = {label: scheme for label, scheme in schemes.items() if any(paid_by(scheme))}
-    if model is None and encoder is None and not services:
+    if model is None and reader is None and encoder is None and not services:
         return []
     plan = BuildPlan(
         llm=models.llm,
@@ -81,7 +81,8 @@ def estimate_comparison(
         imported=() if models.triples is None else (TRIPLES,),
     )
     if not thorough:
-        require_keys(folder, schemes.values(), plan, reads=measured.read)
+        require_keys(folder, schemes.values(), plan)
+        require_keys(folder, (), replace(plan, llm=measured.reader_llm or models.llm), reads=measured.read)
     setting = setting or LLMSettings(reuse_answers=models.reuse_answers)
     recording = nullcontext() if sample else ledger.unrecorded()  # a sample is paid for
     with recording, warnings.catch_warnings():
@@ -99,32 +100,37 @@ def estimate_comparison(
             return estimates
         if encoder is not None:
             estimates += estimate_question_vectors(schemes, encoder, setting.prices, data.queries)
-        if model is not None:
-            asking = _Asking(models, measured, data, folder, model, setting)
+        if model is not None or reader is not None:
+            asking = _Asking(models, measured, data, folder, model, reader, setting)
             estimates += asking.estimate(schemes, sample, thorough=thorough)
         estimates += [_estimate_service(label, scheme, data.queries) for label, scheme in services.items()]
         left = [estimate for estimate in estimates if estimate.calls]
         if not thorough:
-            require_keys_of(left, model, encoder, folder)
+            require_keys_of([row for row in left if row.step != "answers"], model, encoder, folder)
+            require_keys_of([row for row in left if row.step == "answers"], reader, encoder, folder)
     return left
 
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """The questions of a data set that methods, and the reader, ask a language model."""
+    """The questions of a data set that methods ask the `model`, and the `reader`; None for one that costs nothing."""
 
     models: IndexAndModelSettings
     measured: MeasureSettings
     data: Dataset
     folder: Path
-    model: LLMPlugin
+    model: LLMPlugin | None
+    reader: LLMPlugin | None
     setting: LLMSettings
 
     def estimate(self, schemes: Mapping[str, Scheme], sample: int, *, thorough: bool) -> list[Estimate]:
         """Estimate what is asked for the questions whose answers the index does not keep."""
         data, measured, models = self.data, self.measured, self.models
         chunking: Chunking | Literal["default"] | None = data.corpus.chunking
-        paid = None if models.no_cache else open_paid(self.folder, self.model, self.setting)
+        paid, paid_answers = [
+            None if models.no_cache or plugin is None else open_paid(self.folder, plugin, self.setting)
+            for plugin in (self.model, self.reader)
+        ]
         left = {label: list(data.queries) for label in schemes}
         if read_manifest(self.folder) is not None and not models.no_cache:
             with Index.open(self.folder, **models.opened_with(), read_only=True) as index:
@@ -139,9 +145,13 @@ class _Asking:
             most_characters=None if thorough else MOST_CHARACTERS,
             most_questions=None if thorough else SAMPLED_QUESTIONS,
         )
+        reading = None
+        if self.reader is not None:
+            limits, task = measured.context_limits(), READER_TASKS[measured.reader_prompt]
+            reading = ReadingPlan(self.reader, limits, task, paid_answers)
         groups: dict[tuple[str, ...], dict[str, Scheme]] = {}
         for label, scheme in schemes.items():
-            if (measured.read or tasks_of(scheme)) and not asks_service(scheme):
+            if (reading is not None or (self.model is not None and tasks_of(scheme))) and not asks_service(scheme):
                 groups.setdefault(tuple(query.id for query in left[label]), {})[label] = scheme
         estimates = list[Estimate]()
         for ids, group in groups.items():
@@ -149,21 +159,17 @@ class _Asking:
             if queries:
                 estimates += estimate_questions(
                     *(data.corpus, group, self.model, self.setting, queries),
-                    reads=measured.read,
-                    reader_tokens=measured.reader_tokens,
+                    reading=reading,
                     k=measured.k[-1],
                     scope=scope,
                 )
-        if measured.read:
-            pricing = Pricing.of(self.model, self.setting)
-            estimates += self._estimate_bounds(chunking, Counting.beside(pricing.name, paid).open(), pricing)
-        return estimates
+        return estimates if reading is None else [*estimates, *self._estimate_bounds(chunking, reading)]
 
     def _list_left(self, index: Index, scheme: Scheme) -> list[Query]:
         """Return the questions whose answers the index does not keep."""
         data, measured, reader = self.data, self.measured, None
         if measured.read:
-            reader = make_reader(index, measured.reader_tokens, measured.reader_prompt, data.gold)
+            reader = make_reader(index, measured, data.gold)
         path = answers_name(measured.k[-1], reader)
         try:
             answers = find_answers(answers_folder(index, scheme) / path, answer_keys(data.queries, data.gold))
@@ -171,28 +177,18 @@ class _Asking:
             return list(data.queries)
         return [query for query in data.queries if query.id not in answers]
 
-    def _estimate_bounds(
-        self, chunking: Chunking | Literal["default"] | None, rules: LLM, pricing: Pricing
-    ) -> list[Estimate]:
+    def _estimate_bounds(self, chunking: Chunking | Literal["default"] | None, reading: ReadingPlan) -> list[Estimate]:
         """Estimate the answers without passages and from the gold passages, which `compare --read` asks for, too."""
         language = self.models.language or "english"
         cut = Chunking() if chunking == "default" else chunking
         queries, sources = bound_sources(self.data, cut, language)
-        estimates = list[Estimate]()
-        for label, source in sources.items():
-            retrievals: list[Retrieval] = source.retrieve(queries, self.measured.k[-1])
-            inputs = [
-                answer_question.answer_inputs(
-                    query.text,
-                    answer_question.build_context(
-                        retrieval.hits, retrieval.notes, self.measured.reader_tokens, pricing.name
-                    ),
-                    language,
-                )
-                for query, retrieval in zip(queries, retrievals, strict=True)
-            ]
-            estimates += estimate_reading(inputs, (), rules, None, label, pricing=pricing)
-        return estimates
+        rules = reading.open_rules()
+        return [
+            estimate
+            for label, source in sources.items()
+            for retrievals in [source.retrieve(queries, self.measured.k[-1])]
+            for estimate in estimate_reading(reading, rules, label, queries, retrievals, language, self.setting)
+        ]
 
 
 def _estimate_service(label: str, scheme: Scheme, queries: Sequence[Query]) -> Estimate:

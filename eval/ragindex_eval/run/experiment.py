@@ -19,6 +19,7 @@ from ragindex.index.readings import find_reading
 from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget, parse_budget
+from ragindex.parts.text.passages import parse_chunking
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.metrics.extractive_qa import open_span_model
@@ -58,16 +59,20 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
     if manifest is not None and selection == FileSelection() and settings.data is not None:
         remembered = find_reading(manifest.sources, str(settings.data))
         selection = selection if remembered is None else remembered.options.selection
-    return datasets.read_dataset(
+    dataset = datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,
         format=settings.format,
         skip_bad=False if settings.strict else settings.skip_bad,
         selection=selection,
         limit=settings.limit,
+        kinds=settings.kinds,
         seed=seed or 0,
         list_renames=partial(_list_renames, index),
     )
+    if settings.chunking is None:
+        return dataset
+    return replace(dataset, corpus=replace(dataset.corpus, split=parse_chunking(settings.chunking)))
 
 
 def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:
@@ -120,10 +125,9 @@ def load_experiment(
         )
     if settings.triples is not None:
         index.import_part(TRIPLES, settings.triples)
-    index.require_prices(list(schemes), reads=settings.read)
-    reader = None
-    if settings.read:
-        reader = read_answers.make_reader(index, settings.reader_tokens, settings.reader_prompt, dataset.gold)
+    reads = index.model_for(settings.reader_llm).plugin if settings.read else None
+    index.require_prices(list(schemes), also=reads)
+    reader = read_answers.make_reader(index, settings, dataset.gold) if settings.read else None
     name = settings.qa_model if settings.read and settings.qa_model else ""
     spans = open_span_model(name) if name else None
     return Experiment(index, dataset, settings.k, reader, settings.strict, settings.fresh, spans, name)
@@ -170,6 +174,11 @@ def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
     """Make a dataset of the documents in the index and questions from a file."""
     if settings.questions is None:
         raise UsageError("compare needs DATA, or --questions FILE beside --index.")
+    if settings.chunking is not None:
+        raise UsageError(
+            "--chunking is for DATA. To split the documents of an index otherwise, run: "
+            f"{index.command('index', '--chunking', settings.chunking)}"
+        )
     documents = tuple(sorted(index.documents, key=lambda document: document.id))
     corpus = Corpus(index.folder.name, "workspace", documents, 0, (), index.chunking is None)
     return datasets.add_questions(
@@ -177,6 +186,7 @@ def _read_indexed(index: Index, settings: DataSettings) -> Dataset:
         settings.questions,
         skip_bad=settings.skip_bad,
         limit=settings.limit,
+        kinds=settings.kinds,
         seed=index.seed,
         list_renames=index.renames,
     )

@@ -6,7 +6,6 @@ from ragindex._util.text import first_names
 from ragindex.corpus import describe_ignored, describe_left_out
 from ragindex.corpus.judgements import question_id
 from ragindex.corpus.near_duplicates import Samples, are_almost_equal, sample_documents
-from ragindex.index.index import Index
 from ragindex.index.notes import describe_old_fit, format_part_notes
 from ragindex.llm.answer_question import parse_choice
 from ragindex.plugins.base import walk_plugins
@@ -49,7 +48,7 @@ def list_notes(
     return [
         *describe_own_documents(dataset.gold),  # first, so that no list of notes is cut before it
         *filter(None, [note_of_earlier(earlier)]),
-        *_price_notes(index, [*ranked, *failed], methods),
+        *_price_notes(experiment, [*ranked, *failed], methods),
         *_elsewhere_notes([*ranked, *failed]),
         *_naming_notes(len(find_naming_questions(dataset)), _count_judged(dataset)),
         *_fitted_notes(dataset, compared),
@@ -93,12 +92,13 @@ def list_titles(dataset: Dataset) -> Mapping[str, str]:
     return {document.id: document.title for document in dataset.corpus.documents if document.id in wanted}
 
 
-def _price_notes(index: Index, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
+def _price_notes(experiment: Experiment, results: Sequence[MethodResult], methods: Sequence[Method]) -> list[str]:
     unknown = [result.label for result in results if result.built and _is_money_unknown(result)]
     if not unknown:
         return []
     reads = any(answer.reading is not None for result in results for answer in result.final)
-    names = index.unpriced((method.scheme for method in methods if method.label in unknown), reads=reads)
+    reader = experiment.reader.plugin if reads and experiment.reader else None
+    names = experiment.index.unpriced((method.scheme for method in methods if method.label in unknown), also=reader)
     who = " and ".join(names) or "a model"
     advice = "set it in a price file named by RAGINDEX_PRICES; calls that are already made keep an unknown cost"
     return [f"no price of {who} is known, so the cost of {', '.join(unknown)} is unknown: {advice}"]

@@ -1,4 +1,4 @@
-"""Reader that answers questions from retrieved passages, with one task, model and token limit for all methods."""
+"""Reader that answers questions from retrieved passages, with one task, model and limit for all methods."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from ragindex._util.canonical import digest
 from ragindex.accounting import ledger
 from ragindex.index.index import Index
-from ragindex.interfaces.llm import LLM
+from ragindex.interfaces.llm import LLM, LLMPlugin
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import (
     CHOICE,
@@ -17,32 +17,42 @@ from ragindex.llm.answer_question import (
     READER_TASKS,
     AnswerContext,
     AnswerOutput,
+    ContextLimits,
     choice_inputs,
     parse_choice,
 )
 from ragindex.llm.tasks import Failure, Task
+from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Usage
 from ragindex_eval.data.gold import Gold
 from ragindex_eval.results.records import ReaderAnswer
+from ragindex_eval.run.settings import ReaderSettings
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerReader:
-    """Reader over at most `tokens` tokens of what was retrieved; `llm` is a language model or offline rules.
+    """Reader of what was retrieved, within `limits`; `llm` is a language model or offline rules.
 
     Tokens are counted with the tokenizer of `model`, or estimated if `model` is "" or its tokenizer is not available.
+    `plugin` opens `llm`; None is the rules.
     `options` are the choices of multiple-choice questions, by query id; the reader chooses one of them. `ambiguous` are
     the ids of questions with sub-questions, which have long answers. All others are asked by the task in `READER_TASKS`
     that `prompt` names.
     """
 
     llm: LLM
-    tokens: int
+    limits: ContextLimits
     model: str
     language: str
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
     prompt: str = "short"
+    plugin: LLMPlugin | None = None
+
+    @property
+    def name(self) -> str:
+        """The label of the language model, as written in a configuration."""
+        return "offline" if self.plugin is None else registry.label(self.plugin)
 
     @property
     def task(self) -> Task[AnswerOutput]:
@@ -51,27 +61,30 @@ class AnswerReader:
 
     @property
     def id(self) -> str:
-        """A hash of what answers depend on, except the retrieved passages. Raises UsageError if `tokens` is below 1."""
-        given = [self.llm.id, self.task.version, self.task.hash, self.tokens, self.model, self.language, self.estimated]
+        """A hash of what answers depend on, except the retrieved passages.
+
+        Limits that are not set are no part of it: answers that were read before there were such limits stay valid.
+        """
+        tokens, task = self.limits.tokens, self.task
+        given = [self.llm.id, task.version, task.hash, tokens, self.model, self.language, self.estimated]
+        passages, notes = self.limits.passages, self.limits.notes
+        limits = {**({} if passages is None else {"passages": passages}), **({} if notes else {"notes": False})}
         choices = [[id, *options] for id, options in sorted(self.options.items())]
         chooses = [CHOICE.version, CHOICE.hash, choices] if choices else []
         writes = [LONG_ANSWER.version, LONG_ANSWER.hash, sorted(self.ambiguous)] if self.ambiguous else []
-        return digest([*given, *chooses, *writes])
+        return digest([*given, *chooses, *writes, *([limits] if limits else [])])
 
     @property
     def estimated(self) -> bool:
         """Whether token counts are estimates."""
-        return answer_question.build_context((), (), self.tokens, self.model).estimated
+        return ContextLimits().build(Retrieval(()), self.model).estimated
 
     def read(self, queries: Sequence[Query], retrievals: Sequence[Retrieval]) -> list[ReaderAnswer]:
         """Answer each question from its retrieval, in order; an answer that failed has `error`.
 
         Raises as `LLM.map` does. The costs are in the answers, and in the ledger recordings of this context.
         """
-        seen = [
-            answer_question.build_context(retrieval.hits, retrieval.notes, self.tokens, self.model)
-            for retrieval in retrievals
-        ]
+        seen = [self.limits.build(retrieval, self.model) for retrieval in retrievals]
         tasks, answers = [self._task(query) for query in queries], dict[int, ReaderAnswer]()
         for task in (self.task, CHOICE, LONG_ANSWER):
             numbers = [number for number, retrieval in enumerate(tasks) if retrieval is task]
@@ -110,16 +123,25 @@ def _format_choice(answer: str, options: Sequence[str]) -> str:
     return answer if place is None else f"{LETTERS[place]}. {options[place]}"
 
 
-def make_reader(index: Index, tokens: int, prompt: str, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
-    """Create a reader with the LLM of an index. Raises UsageError if `tokens` is below 1.
+def make_reader(index: Index, settings: ReaderSettings, gold: Mapping[str, Gold] | None = None) -> AnswerReader:
+    """Create the reader of the settings, with the LLM of an index where they name none.
 
-    Of `gold`, the reader gets the options, and which questions have sub-questions.
+    Answers of each LLM are cached in the index. Of `gold`, the reader gets the options, and which questions have
+    sub-questions.
     """
+    model = index.model_for(settings.reader_llm)
     options = {id: right.options for id, right in (gold or {}).items() if right.options}
     long = frozenset(id for id, right in (gold or {}).items() if right.sub_questions)
-    reader = AnswerReader(index.llm, tokens, index.tokens_counted_by, index.language, options, long, prompt)
-    answer_question.build_context((), (), tokens)
-    return reader
+    return AnswerReader(
+        model.language,
+        settings.context_limits(),
+        model.tokens_counted_by,
+        index.language,
+        options,
+        long,
+        settings.reader_prompt,
+        model.plugin,
+    )
 
 
 def _make_answer(output: AnswerOutput | Failure, seen: AnswerContext, usage: Usage, calls: int) -> ReaderAnswer:

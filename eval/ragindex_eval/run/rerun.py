@@ -42,8 +42,10 @@ from ragindex_eval.run.thresholds import parse_threshold, require_methods
 _QUESTIONS = "questions"
 _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "budget"}
 """Settings that change no figure."""
-_PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reranker", "store"}
+_PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reader_llm", "reranker", "store"}
 """Settings that are specifications of plugins, in which paths of models and weights may stand."""
+_LATER = ("chunking", "kinds", "reader_llm", "reader_passages", "reader_input")
+"""Settings that records of earlier versions do not know."""
 _QUOTED = regex.compile(r'"(?:[^"\\]|\\.)*"')
 _WORD = regex.compile(r"[\p{L}_][\w.\-]*")
 _SETTLED = 2_000_000_000  # nanoseconds; a file changed later than this before it was hashed may change unnoticed
@@ -194,8 +196,15 @@ def _read_record(path: Path) -> FinishedStudy | None:
 
 
 def settings_digest(settings: CompareSettings) -> str:
-    """Return a hash of the settings that figures depend on."""
-    return digest(settings.model_dump(mode="json", exclude=_NO_RESULT))
+    """Return a hash of the settings that figures depend on.
+
+    Settings that came later are no part of it while they have their defaults, so that earlier records stay valid.
+    """
+    values = settings.model_dump(mode="json", exclude=_NO_RESULT)
+    values["reader_tokens"] = settings.context_limits().tokens
+    fields = type(settings).model_fields
+    later = {name for name in _LATER if values[name] == fields[name].get_default()}
+    return digest({name: value for name, value in values.items() if name not in later})
 
 
 def _code_digest() -> str:

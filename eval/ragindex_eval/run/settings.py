@@ -29,6 +29,7 @@ from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
+from ragindex.llm.answer_question import ContextLimits
 from ragindex.llm.tokens import DEFAULT_TOKENS
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
@@ -67,6 +68,19 @@ _Method: TypeAlias = Annotated[Any, PlainValidator(_require_method)]
 _Rows: TypeAlias = Annotated[Rows | None, BeforeValidator(parse_rows)]
 
 
+def _split_kinds(value: Any) -> Any:
+    """Split the text `2hop=50,3hop=50`."""
+    if not isinstance(value, str):
+        return value
+    pairs = [entry.rpartition("=") for entry in value.split(",")]
+    if not all(kind.strip() and count.strip().isdecimal() for kind, _, count in pairs):
+        raise ValueError("Input should be kinds with numbers of questions, as 2hop=50,3hop=50")
+    return {kind.strip(): int(count) for kind, _, count in pairs}
+
+
+_Kinds: TypeAlias = Annotated[dict[str, Annotated[int, Field(ge=1)]] | None, BeforeValidator(_split_kinds)]
+
+
 def _field(metavar: str | None, help: str, default: Any = None, least: int | None = None, **limits: Any) -> Any:
     """Return a field that is an option of commands: how its value is written, its help, and its least value there."""
     shown_as: dict[str, JsonValue] = {"metavar": metavar, "least": least}
@@ -90,6 +104,7 @@ class CorpusSettings(_Settings):
     format: str | None = None
     language: str | None = None
     limit: int | None = None
+    kinds: _Kinds = None
     published_data: str | None = None
 
 
@@ -100,6 +115,7 @@ class DataSettings(_Settings):
     corpora: list[str | CorpusSettings] | None = Field(default=None, min_length=1)
     questions: Path | None = _field("FILE", "A .csv, .jsonl or folder of judgements with gold, or a .txt.")
     limit: int | None = _field("N", "Ask N questions, drawn by the seed; a larger N adds to them.", least=1)
+    kinds: _Kinds = _field("KIND=N,…", "Ask only N questions of each kind, drawn by the seed, as '2hop=50,3hop=50'.")
     format: str | None = _field("F", "The format of DATA, where it is not recognised.")
     skip_bad: bool | None = _field(None, "Leave out all that cannot be read. Default: files alone, with exit code 11.")
     strict: bool = _field(None, "Stop at the first file that cannot be read, or question that fails.", default=False)
@@ -110,6 +126,9 @@ class DataSettings(_Settings):
         "MB", f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}.", default=MAX_FILE_MB, gt=0
     )
     ocr: bool = _field(None, "Recognise the text of scanned pages in PDF files.", default=False)
+    chunking: str | None = _field(
+        "P", "How the index splits documents, as 'passages(by=words, size=100)'. Default: as suits DATA."
+    )
     rows: _Rows = _field(
         "[text=COLUMN,…]", "Each row of a table is a document. Columns: 'text=A+B,title=A,id=C', or by name."
     )
@@ -198,17 +217,22 @@ class IndexAndModelSettings(_Settings):
         return {name: value for name, value in (*given.items(), ("seed", self.seed)) if value is not None}
 
 
-class MeasureSettings(_Settings):
-    """What is measured: cutoffs, answers of a reader, thresholds, a holdout, published figures."""
+class ReaderSettings(_Settings):
+    """Answers read from what was found: by which model, from how much of it, and in how many words."""
 
-    k: tuple[int, ...] = _field("5,10,20", "The cutoffs. Default: 5,10,20.", default=(5, 10, 20))
     read: bool = _field(None, "Answer each question from what was found; measure EM and F1.", default=False)
-    reader_tokens: int = _field(
+    reader_llm: _Plugin | None = _field("L", "The model that reads, as openai:MODEL. Default: that of --llm.")
+    reader_tokens: int | None = _field(
         "N",
-        f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}.",
-        default=DEFAULT_TOKENS,
+        f"The most tokens that the reader is given. Default: {DEFAULT_TOKENS}, or no limit with --reader-passages.",
         least=1,
         ge=1,
+    )
+    reader_passages: int | None = _field(
+        "N", "The most hits that the reader is given, in full. Default: those at the largest k.", least=1, ge=1
+    )
+    reader_input: Literal["notes", "passages"] = _field(
+        "WHAT", "notes (default): what a method noted, then its hits; passages: the hits alone.", default="notes"
     )
     reader_prompt: Literal["short", "six-words", "fewest-words"] = _field(
         "STYLE",
@@ -218,6 +242,16 @@ class MeasureSettings(_Settings):
     qa_model: str | None = _field(
         "NAME_OR_PATH", "With --read: a model for extractive QA (SQuAD 2), for Disambig-F1 and DR of ASQA."
     )
+
+    def context_limits(self) -> ContextLimits:
+        """Return what the reader is given of a retrieval."""
+        return ContextLimits.of(self.reader_tokens, self.reader_passages, notes=self.reader_input == "notes")
+
+
+class MeasureSettings(ReaderSettings):
+    """What is measured: cutoffs, answers of a reader, thresholds, a holdout, published figures."""
+
+    k: tuple[int, ...] = _field("5,10,20", "The cutoffs. Default: 5,10,20.", default=(5, 10, 20))
     holdout: Path | None = _field("FILE", "Questions with gold that confirm the choice; they may be used once.")
     reuse_holdout: bool = _field(None, "Use a holdout again. The report says that it confirms nothing.", default=False)
     fail_below: list[str] = _field("LABEL:M=V", "Exit with 8 below it, as 'dense:R@5=0.60'. Repeatable.", default=[])
@@ -287,6 +321,7 @@ GROUPS: Mapping[str, type[Strict]] = {
     "Documents and questions": DataSettings,
     "Methods": MethodSettings,
     "Index and models": IndexAndModelSettings,
+    "Answers": ReaderSettings,
     "Figures": MeasureSettings,
     "Results": OutputSettings,
 }

@@ -11,6 +11,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import BuildContext, Change, Collection, Part, ReadContext, SearchKind
 from ragindex.parts.records import CONTEXT, split_by_size
 from ragindex.parts.text.contexts import PassageContexts, below_title
+from ragindex.plugins import registry
 from ragindex.plugins.registry import PartField, of_class
 from ragindex.retrieval.hits import build_document_fields, text_search_schema
 from ragindex.types import UNSIZED_CHUNKS, ChunkBy, ChunkContext, Chunking
@@ -122,3 +123,12 @@ class Passages(Part[Collection]):
 PassagesField: TypeAlias = Annotated[PartField, of_class(Passages)]
 """The type of the parameter `over` of a method that is built over passages: `over: PassagesField = OVER_PASSAGES`."""
 OVER_PASSAGES = Field(default=Passages(), description="Passages that all its parts are made from.")
+
+
+def parse_chunking(option: str) -> Chunking:
+    """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
+    part = registry.part(option)
+    chunking = part.own_chunking()
+    if not isinstance(part, Passages) or chunking is None:
+        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {option!r} instead.")
+    return chunking

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 
 Points: TypeAlias = npt.NDArray[np.float64]
 Reduction: TypeAlias = Literal["pca", "umap"]
+Start: TypeAlias = Literal["ward", "random"]
 
 MOST_COMPONENTS = 49
-_GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MOST_COMPONENTS)
+ALL_TRIED = 12
+"""Every number of components up to this one is tried: BIC may rise twice and still be lowest at the next number."""
+_GRID = (*range(1, ALL_TRIED + 1), 16, 24, 32, MOST_COMPONENTS)
 _PATIENCE = 2
-"""The search for more components ends after this many rises of BIC in a row."""
+"""Beyond, the search for more components ends after this many rises of BIC in a row."""
 _HIERARCHY = 2000
 """Maximum number of vectors in the hierarchy that initialises mixtures: its cost is quadratic."""
 _FLOOR = 1e-2
@@ -56,12 +59,13 @@ class Clustering:
 
     Vectors are reduced to `dimensions` (at most a fifth of their number, but at least 2) by principal
     components, or by UMAP (the extra `umap`). More than `partition` vectors are first cut into cells of at
-    most that size.
+    most that size. Mixtures begin at a hierarchy (`start="ward"`), or as in RAPTOR's own recipe (`"random"`).
     """
 
     threshold: float = 0.1
     dimensions: int = 10
     reduction: Reduction = "pca"
+    start: Start = "ward"
     partition: int = 25_000
     seed: int = 0
 
@@ -139,7 +143,7 @@ def _fit_clusters(units: Points, rows: Integers, how: Clustering, neighbours: in
         return [rows]
     dimensions = min(how.dimensions, max(len(rows) // _ROWS_A_DIMENSION, 2))
     points = _reduce(units[rows], replace(how, dimensions=dimensions), neighbours)
-    shares = mixture(points, how.seed, least)
+    shares = mixture(points, how.seed, least, how.start)
     members = (rows[share > how.threshold] for share in shares.T)
     return [each for each in members if len(each)]
 
@@ -216,29 +220,33 @@ def principal(rows: Points, dimensions: int) -> Points:
 # ---------------------------------------------------------------- mixtures
 
 
-def mixture(points: Points, seed: int, least: int = 1) -> Points:
+def mixture(points: Points, seed: int, least: int = 1, start: Start = "ward") -> Points:
     """Fit the Gaussian mixture with the lowest BIC, and return the membership probabilities, (n, components).
 
-    It has `least` to 49 components with full covariances, and at most half as many as points; if that leaves
-    no choice, it has one. The search tries 1, 2, 3, 4, 6, 8, 12, … components until BIC has risen twice in a
-    row. It then tries the numbers half way between the best one and its nearest tried neighbours, until there
-    are none left. Mixtures that do not converge, or whose covariances cannot be inverted, are ignored.
+    It has `least` to 49 components with full covariances. With `start="ward"` it has at most half as many as
+    points, and its covariances have a floor. The search tries every number of components up to 12, then 16, 24,
+    32 and 49 until BIC has risen twice in a row. It then tries the numbers half way between the best one and its
+    nearest tried neighbours, until there are none left. Mixtures that do not converge are ignored. With
+    `start="random"` every number below that of the points is tried, from centres that k-means finds from random
+    ones. Mixtures whose covariances cannot be inverted are ignored. If that leaves no choice, it has one component.
     """
-    most = min(MOST_COMPONENTS, len(points) // 2, len(np.unique(points, axis=0)))
+    half_or_all = len(points) // 2 if start == "ward" else len(points) - 1
+    most = min(MOST_COMPONENTS, half_or_all, len(np.unique(points, axis=0)))
     if most < max(least, 2):
         return np.ones((len(points), 1))
-    begin = _build_hierarchy(points, seed)
+    fit = _fit_from_hierarchy(points, seed) if start == "ward" else _fit_from_random(points, seed)
     models: dict[int, GaussianMixture] = {}
 
     def bic(count: int) -> float:
         require_time()
-        model = _fit(points, begin(count))
+        model = fit(count)
         if model is None:
             return np.inf
         models[count] = model
         return float(model.bic(points))
 
-    model = models.get(lowest(bic, least, most))
+    best = lowest(bic, least, most) if start == "ward" else min(range(least, most + 1), key=bic)
+    model = models.get(best)
     shares: Points = np.ones((len(points), 1)) if model is None else model.predict_proba(points)
     return shares
 
@@ -253,7 +261,7 @@ def lowest(value: Callable[[int], float], least: int, most: int) -> int:
     for count in sorted({least, most, *(each for each in _GRID if least < each < most)}):
         values[count] = value(count)
         best, rises = (count, 0) if count == least or values[count] < values[best] else (best, rises + 1)
-        if rises == _PATIENCE:
+        if rises >= _PATIENCE and count >= ALL_TRIED:
             break
     while True:
         known = sorted(values)
@@ -266,15 +274,14 @@ def lowest(value: Callable[[int], float], least: int, most: int) -> int:
         best = min((best, *fresh), key=lambda each: (values[each], each))
 
 
-_InitialLabels: TypeAlias = tuple[Points, Integers] | None
+_Fit: TypeAlias = "Callable[[int], GaussianMixture | None]"
+"""Fits a mixture of so many components; None if it cannot be selected."""
 
 
-def _build_hierarchy(points: Points, seed: int) -> Callable[[int], _InitialLabels]:
-    """Return a function from a number of components to initial labels: points, and the component of each.
-
-    It returns None if ties in the hierarchy rule out that number.
-    """
+def _fit_from_hierarchy(points: Points, seed: int) -> _Fit:
+    """Return the fit from the clusters of a hierarchy by Ward's criterion, which ties may rule out for a number."""
     from scipy.cluster.hierarchy import fcluster, linkage
+    from sklearn.mixture import GaussianMixture
 
     chosen = np.arange(len(points))
     if len(points) > _HIERARCHY:
@@ -282,22 +289,28 @@ def _build_hierarchy(points: Points, seed: int) -> Callable[[int], _InitialLabel
     sample = points[chosen]
     tree = linkage(sample, "ward")
 
-    def cut(count: int) -> _InitialLabels:
+    def fit(count: int) -> "GaussianMixture | None":
         labels = fcluster(tree, count, "maxclust").astype(np.int64) - 1
-        return (sample, labels) if labels.max() + 1 == count else None
+        if labels.max() + 1 != count:
+            return None
+        model = GaussianMixture(reg_covar=_FLOOR, max_iter=_STEPS, **_initialize_em(sample, labels))
+        return _fit(model, points, unconverged="error")
 
-    return cut
+    return fit
 
 
-def _fit(points: Points, begin: _InitialLabels) -> "GaussianMixture | None":
-    from sklearn.exceptions import ConvergenceWarning
+def _fit_from_random(points: Points, seed: int) -> _Fit:
+    """Return the fit of RAPTOR's own recipe: scikit-learn's defaults, whether they converge or not."""
     from sklearn.mixture import GaussianMixture
 
-    if begin is None:
-        return None
-    model = GaussianMixture(reg_covar=_FLOOR, max_iter=_STEPS, **_initialize_em(*begin))
+    return lambda count: _fit(GaussianMixture(count, random_state=seed % 2**32), points, unconverged="ignore")
+
+
+def _fit(model: "GaussianMixture", points: Points, unconverged: Literal["error", "ignore"]) -> "GaussianMixture | None":
+    from sklearn.exceptions import ConvergenceWarning
+
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
+        warnings.simplefilter(unconverged, ConvergenceWarning)
         try:
             return model.fit(points)
         except (ConvergenceWarning, ValueError, np.linalg.LinAlgError):  # this mixture cannot be selected

@@ -17,7 +17,7 @@ from ragindex.parts.records import TEXTS, encode_records, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
-from ragindex.parts.trees.soft_clusters import Clustering, Reduction, soft_clusters
+from ragindex.parts.trees.soft_clusters import Clustering, Reduction, Start, soft_clusters
 from ragindex.parts.trees.tasks import (
     ABSTRACTNESS,
     SUMMARY,
@@ -46,15 +46,15 @@ class SummaryTree(AskingPart[Collection]):
 
     The tree has `levels` levels of nodes, leaves included; it ends earlier if a level has at most `stop_at`
     different texts. `soft_clusters` makes the clusters, with `threshold`, `dimensions`, `reduction` (umap
-    needs the extra `umap`) and `partition`; clusters of more than `cluster_tokens` tokens (estimated) are
-    clustered again. A node that shares no cluster with another text is not summarised, and joins the next
+    needs the extra `umap`), `start` and `partition`; clusters of more than `cluster_tokens` tokens (estimated)
+    are clustered again. A node that shares no cluster with another text is not summarised, and joins the next
     level unchanged. `summary_tokens`, if given, limits the length of a summary. `dual` clusters the leaves a
     second time, by the entities that these propositions name in them (SiReRAG's ablation E). `hierarchical`
     moves leaves of high abstractness to the second level, beside the summaries of the others. A leaf that
     already has a level, such as a node of another tree, is clustered on that level.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"text", "vectors"})
     uses: ClassVar[Uses] = frozenset({"encoder", "model", "prompts", "seed"})
     made_by_rules: ClassVar[str] = "Summaries were made"
@@ -74,6 +74,9 @@ class SummaryTree(AskingPart[Collection]):
     dimensions: int = Field(default=10, ge=1, description="Dimensions that vectors are reduced to before clustering.")
     reduction: Reduction = Field(
         default="pca", description="How vectors are reduced: pca, or umap (needs the extra umap)."
+    )
+    start: Start = Field(
+        default="ward", description="Where mixtures begin: at a hierarchy, or at random, as in RAPTOR's own recipe."
     )
     partition: int = Field(
         default=25_000,
@@ -168,7 +171,7 @@ class SummaryTree(AskingPart[Collection]):
 
     def _clusters(self, groups: Sequence[NodeGroup], level: int, context: BuildContext) -> list["Cluster"]:
         """Return the clusters of at least two different texts, in the order of their first texts."""
-        how = Clustering(self.threshold, self.dimensions, self.reduction, self.partition, context.seed)
+        how = Clustering(self.threshold, self.dimensions, self.reduction, self.start, self.partition, context.seed)
         weights = [_count_cluster_tokens((group,)) for group in groups]
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:

@@ -28,7 +28,7 @@ SHORT = "colbert(all_below=0, candidate_factor=2)"
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     opened = Index.open(tmp_path_factory.mktemp("w"), chunking=None, create=True)
-    documents = [Document(id, "Twin", "The twins of Lindau paint glass with lime.") for id in ("z", "y")]
+    documents = [Document(id, "Sister", "The sisters of Lindau paint glass with lime.") for id in ("z", "y")]
     opened.add([*testing.DOCUMENTS, *documents])
     opened.build(*[registry.scheme(written) for written in (ALL, AMONG, SHORT)])
     return opened
@@ -37,11 +37,15 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def plain(workspace: Index, question: str, documents: Sequence[Document], longest: int = 128) -> dict[str, float]:
     """MaxSim of every document, token by token, over vectors compressed as the part keeps them."""
     encode = workspace.encoder.encode_tokens
-    asked = encode([question])[0].vectors[:longest].astype(np.float64)
+    question_vectors = encode([question])[0].vectors[:longest].astype(np.float64)
     scores = {}
     for document in documents:
-        held = restore(compress(encode([f"{document.title}\n{document.text}"])[0].vectors)).astype(np.float64)
-        scores[document.id] = sum(max(float(one @ other) for other in held) for one in asked)
+        document_vectors = restore(compress(encode([f"{document.title}\n{document.text}"])[0].vectors)).astype(
+            np.float64
+        )
+        scores[document.id] = sum(
+            max(float(vector @ other) for other in document_vectors) for vector in question_vectors
+        )
     return scores
 
 
@@ -69,12 +73,12 @@ def test_over_candidates(workspace: Index) -> None:
     assert isinstance(retriever, OverCandidates)
     among = registry.scheme("bm25").open(workspace)
     together = retriever.retrieve([Query("q", question) for question in testing.QUESTIONS], 2)
-    for question, one in zip(testing.QUESTIONS, together, strict=True):
+    for question, batched in zip(testing.QUESTIONS, together, strict=True):
         (retrieval,) = retriever.retrieve([Query("q", question)], 2)
-        assert one.hits == retrieval.hits
+        assert batched.hits == retrieval.hits
         (candidates,) = among.retrieve([Query("q", question)], 4)
         named = {hit.id for hit in candidates.hits}
-        scores = plain(workspace, question, [one for one in testing.DOCUMENTS if one.id in named])
+        scores = plain(workspace, question, [document for document in testing.DOCUMENTS if document.id in named])
         assert [hit.id for hit in retrieval.hits] == first(scores, 2)
         assert [step.index for step in retrieval.trace] == ["text", "token vectors"]
         assert retrieval.trace[0].ids == tuple(hit.id for hit in candidates.hits)
@@ -84,12 +88,12 @@ def test_candidates_are_found_by_average_token_vectors(workspace: Index) -> None
     """The four whose averages are most similar to the sum of the question's vectors, in the order of MaxSim."""
     retriever = registry.scheme(SHORT).open(workspace)
     encode = workspace.encoder.encode_tokens
-    named = {one.id: one for one in testing.DOCUMENTS}
+    named = {entry.id: entry for entry in testing.DOCUMENTS}
     for question in testing.QUESTIONS:
         total = encode([question])[0].vectors.sum(axis=0)
         averages = {}
-        for id, one in named.items():
-            average = encode([f"{one.title}\n{one.text}"])[0].vectors.mean(axis=0)
+        for id, document in named.items():
+            average = encode([f"{document.title}\n{document.text}"])[0].vectors.mean(axis=0)
             averages[id] = float(average @ total / np.linalg.norm(average))
         short = first(averages, 4)
         (retrieval,) = retriever.retrieve([Query("q", question, meta("half", "first", "second"))], 2)
@@ -102,8 +106,8 @@ def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Index) -> N
     queries = [Query("q", question) for question in testing.QUESTIONS]
     everything = registry.scheme(ALL).open(workspace).retrieve(queries, 26)
     among = wide.open(workspace).retrieve(queries, 26)
-    for one, other in zip(everything, among, strict=True):
-        assert [(hit.id, hit.score) for hit in one.hits] == [(hit.id, hit.score) for hit in other.hits]
+    for retrieval, other in zip(everything, among, strict=True):
+        assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in other.hits]
 
 
 @pytest.mark.parametrize(("all_below", "kind"), [(27, LateInteraction), (26, OverCandidates)])
@@ -121,7 +125,7 @@ def test_how_many_are_few(workspace: Index, all_below: int, kind: type) -> None:
 
 @pytest.mark.parametrize("written", [ALL, AMONG, SHORT])
 def test_equal_texts_tie_and_go_by_id(workspace: Index, written: str) -> None:
-    (retrieval,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Twins with lime?")], 2)
+    (retrieval,) = registry.scheme(written).open(workspace).retrieve([Query("q", "Sisters with lime?")], 2)
     assert [hit.id for hit in retrieval.hits] == ["y", "z"]
     assert retrieval.hits[0].score == retrieval.hits[1].score
 
@@ -143,9 +147,9 @@ def test_filters_are_kept_beside_questions_without(workspace: Index, written: st
         Query("b", question, meta("half", "second")),
         Query("c", question, meta("half", "no")),
     ]
-    free, held, none = retriever.retrieve(queries, 26)
+    free, retrievals, none = retriever.retrieve(queries, 26)
     second = {document.id for document in testing.DOCUMENTS if document.metadata["half"] == "second"}
-    assert [(hit.id, hit.score) for hit in held.hits] == [(h.id, h.score) for h in free.hits if h.id in second]
+    assert [(hit.id, hit.score) for hit in retrievals.hits] == [(h.id, h.score) for h in free.hits if h.id in second]
     assert none.hits == ()
 
 
@@ -167,8 +171,8 @@ def test_candidates_of_another_part(workspace: Index) -> None:
 def test_vectors_of_another_part() -> None:
     with pytest.raises(UsageError, match="colbert: `vectors` must be of the part `over`"):
         registry.scheme("colbert(vectors=token_vectors(of=triples))")
-    follows, said = (f"colbert(over=triples, vectors=token_vectors{of})" for of in ("", "(of=triples)"))
-    assert registry.scheme(follows).parts() == registry.scheme(said).parts()
+    follows, named = (f"colbert(over=triples, vectors=token_vectors{of})" for of in ("", "(of=triples)"))
+    assert registry.scheme(follows).parts() == registry.scheme(named).parts()
 
 
 def test_the_law_over_candidates(tmp_path: Path) -> None:
@@ -198,10 +202,12 @@ def test_a_late_interaction_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         workspace.build(scheme)
         retrievals = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
         assert workspace.encoder_id is None
-    documents = {one.id: model.encode_document([f"{one.title}\n{one.text}"])[0] for one in testing.DOCUMENTS}
+    documents = {
+        document.id: model.encode_document([f"{document.title}\n{document.text}"])[0] for document in testing.DOCUMENTS
+    }
     for text, retrieval in zip(testing.QUESTIONS, retrievals, strict=True):
-        asked = model.encode_query([text])[0]
-        expected = {id: float((asked @ words.T).max(axis=1).sum()) for id, words in documents.items()}
+        embedding = model.encode_query([text])[0]
+        expected = {id: float((embedding @ words.T).max(axis=1).sum()) for id, words in documents.items()}
         scores = {hit.id: hit.score for hit in retrieval.hits}
         assert len(scores) == 24
         assert scores == pytest.approx({id: expected[id] for id in scores}, abs=0.05)

@@ -16,7 +16,7 @@ STARTS = [(0, ("Guide",)), (GUIDE.index("Tides"), ("Guide", "Tides")), (GUIDE.in
 
 
 def guide() -> Document:
-    return Document("guide.md", "Guide", GUIDE, {"year": 1931}, tuple(Section(*one) for one in STARTS))
+    return Document("guide.md", "Guide", GUIDE, {"year": 1931}, tuple(Section(*start) for start in STARTS))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return opened
 
 
-def found(space: Index, method: str, question: str, k: int = 9) -> list[tuple[str, str, float]]:
+def find_units(space: Index, method: str, question: str, k: int = 9) -> list[tuple[str, str, float]]:
     scheme = registry.scheme(method)
     space.build(scheme)
     (answer,) = space.open_method(scheme).retrieve([Query("q", question)], k)
@@ -35,28 +35,28 @@ def found(space: Index, method: str, question: str, k: int = 9) -> list[tuple[st
 
 def test_the_sections_of_the_passages_found(space: Index) -> None:
     base = "bm25(over=passages(by=sentences, size=5))"
-    small = found(space, base, "mind tide")
+    small = find_units(space, base, "mind tide")
     assert {text for id, text, _ in small if id.startswith("guide.md")} == {
         "Guide to the pier.\n\nTides",  # it begins in the section before
         "The tide turns twice.",
         "Mind the tide.\n\nFees",
     }
     best = max(score for id, _, score in small if id.startswith("guide.md"))
-    sections = found(space, f"parent(base={base})", "mind tide")
+    sections = find_units(space, f"parent(base={base})", "mind tide")
     tides = GUIDE[STARTS[1][0] : STARTS[2][0]].strip()
     tides_score = max(score for _, text, score in small if text.startswith(("The tide", "Mind")))
     assert ("guide.md#sections.1", tides, tides_score) in sections
     assert sorted(id for id, _, _ in sections) == ["guide.md#sections.0", "guide.md#sections.1", "mill.md#sections.0"]
-    documents = found(space, f"parent(base={base}, unit=document)", "mind tide")
+    documents = find_units(space, f"parent(base={base}, unit=document)", "mind tide")
     assert ("guide.md#documents.0", GUIDE, best) in documents
-    assert found(space, f"parent(base={base}, unit=document)", "mind tide", k=1) == documents[:1]
+    assert find_units(space, f"parent(base={base}, unit=document)", "mind tide", k=1) == documents[:1]
 
 
 def test_positions_headings_and_filters_are_those_of_the_units(space: Index) -> None:
     scheme = registry.scheme("parent(base=bm25(over=passages(size=3)))")
     space.build(scheme)
-    asked = [Query("q", "berth tide")]
-    (answer,) = space.positions(scheme).locate(space.open_method(scheme).retrieve(asked, 5))
+    queries = [Query("q", "berth tide")]
+    (answer,) = space.positions(scheme).locate(space.open_method(scheme).retrieve(queries, 5))
     by_id = {hit.id: hit for hit in answer.hits}
     (position,) = by_id["guide.md#sections.2"].positions
     assert (position.start, position.end, position.headings) == (STARTS[2][0], len(GUIDE), ("Guide", "Fees"))
@@ -87,10 +87,10 @@ def test_a_hit_of_several_passages_stands_for_the_unit_of_each(space: Index) -> 
                 ragindex.Retrieval(
                     tuple(
                         ragindex.Hit(hit.id, "summary", ("mill.md#0", "guide.md#0"), ("mill.md",), "", "", 1.0, "")
-                        for hit in one.hits[:1]
+                        for hit in retrieval.hits[:1]
                     )
                 )
-                for one in answers
+                for retrieval in answers
             ]
 
     scheme = Parent(base=Both(), unit="document")

@@ -14,7 +14,7 @@ import pytest
 from command_line import make_desk, ragindex
 from made_language import QUICK
 from openai_server import KEY, OpenAIServer, drop, says, status
-from rerank_server import reranking, results, whole
+from rerank_server import change_body, reranking, results
 
 from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, LLMError, ServiceError, UsageError
@@ -47,11 +47,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-Made = Callable[..., Index]
+MakeIndex = Callable[..., Index]
 
 
 @pytest.fixture
-def made(index: Path, tmp_path: Path) -> Made:
+def make_index(index: Path, tmp_path: Path) -> MakeIndex:
     def copied(name: str = "w", **how: Any) -> Index:
         if not (tmp_path / name).exists():
             shutil.copytree(index, tmp_path / name)
@@ -60,14 +60,14 @@ def made(index: Path, tmp_path: Path) -> Made:
     return copied
 
 
-def asked(workspace: Index, scheme: str | Mapping[str, Any], k: int = 5) -> tuple[Retrieval, ledger.Tally]:
+def ask(workspace: Index, scheme: str | Mapping[str, Any], k: int = 5) -> tuple[Retrieval, ledger.Tally]:
     with ledger.record_calls() as tally:
         (retrieval,) = registry.scheme(scheme).open(workspace).retrieve([Query("q", QUESTION)], k)
     return retrieval, tally
 
 
-def ids(found: Retrieval) -> str:
-    return "".join(hit.id for hit in found.hits)
+def ids(retrieval: Retrieval) -> str:
+    return "".join(hit.id for hit in retrieval.hits)
 
 
 def base_order(workspace: Index) -> str:
@@ -78,31 +78,31 @@ def base_order(workspace: Index) -> str:
 # ---------------------------------------------------------------- without a model
 
 
-def test_by_rule_without_a_model(made: Made) -> None:
+def test_by_rule_without_a_model(make_index: MakeIndex) -> None:
     """c shares all three words, b two of them; the others stay as they were."""
-    workspace = made()
-    found, tally = asked(workspace, "rerank(base=bm25)")
-    assert ids(found) == "cb" + "".join(sorted("ade", key=base_order(workspace).index))
-    assert found.trace[-1].note == "3 not returned"
-    assert [hit.score for hit in found.hits] == [5, 4, 3, 2, 1]
-    assert {hit.source for hit in found.hits} == {"rerank(base=bm25)"}
-    assert [step.index for step in found.trace] == ["text", "reranker"]
+    workspace = make_index()
+    retrieval, tally = ask(workspace, "rerank(base=bm25)")
+    assert ids(retrieval) == "cb" + "".join(sorted("ade", key=base_order(workspace).index))
+    assert retrieval.trace[-1].note == "3 not returned"
+    assert [hit.score for hit in retrieval.hits] == [5, 4, 3, 2, 1]
+    assert {hit.source for hit in retrieval.hits} == {"rerank(base=bm25)"}
+    assert [step.index for step in retrieval.trace] == ["text", "reranker"]
     assert (tally.rules, tally.calls, tally.first.money) == (1, 0, 0.0)
     assert registry.scheme("rerank(base=bm25)").tasks()[0].name == "rerank"
 
 
-def test_deeper_ones_follow_as_the_base_has_them(made: Made) -> None:
-    workspace = made()
+def test_deeper_ones_follow_as_the_base_has_them(make_index: MakeIndex) -> None:
+    workspace = make_index()
     base = base_order(workspace)
-    found, _ = asked(workspace, "rerank(base=bm25, depth=2)", 4)
-    assert ids(found)[2:] == base[2:4]
-    assert sorted(ids(found)[:2]) == sorted(base[:2])
-    assert ids(asked(workspace, "rerank(base=bm25, depth=2)", 1)[0]) == ids(found)[0]
+    retrieval, _ = ask(workspace, "rerank(base=bm25, depth=2)", 4)
+    assert ids(retrieval)[2:] == base[2:4]
+    assert sorted(ids(retrieval)[:2]) == sorted(base[:2])
+    assert ids(ask(workspace, "rerank(base=bm25, depth=2)", 1)[0]) == ids(retrieval)[0]
 
 
-def test_nothing_found_is_nothing_asked(made: Made) -> None:
+def test_nothing_found_is_nothing_asked(make_index: MakeIndex) -> None:
     with ledger.record_calls() as tally:
-        (retrieval,) = registry.scheme("rerank(base=bm25)").open(made()).retrieve([Query("q", "unheard")], 5)
+        (retrieval,) = registry.scheme("rerank(base=bm25)").open(make_index()).retrieve([Query("q", "unheard")], 5)
     assert (retrieval.hits, tally.entries) == ((), ())
 
 
@@ -120,9 +120,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def workspace(server: OpenAIServer, made: Made) -> Index:
+def workspace(server: OpenAIServer, make_index: MakeIndex) -> Index:
     """With a language model."""
-    return made(llm="openai:small", llm_settings=LLMSettings(clock=QUICK))
+    return make_index(llm="openai:small", llm_settings=LLMSettings(clock=QUICK))
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_language_model_lists_numbers(
 ) -> None:
     server.write = lambda body: answer
     base = base_order(workspace)
-    found, tally = asked(workspace, "rerank(base=bm25)")
-    assert ids(found) == "".join(base[int(place) - 1] for place in expected)
-    step = found.trace[-1]
+    retrieval, tally = ask(workspace, "rerank(base=bm25)")
+    assert ids(retrieval) == "".join(base[int(place) - 1] for place in expected)
+    step = retrieval.trace[-1]
     assert step.note == note
     (sent,) = server.requests
     shown = sent.body["messages"][-1]["content"]
@@ -161,14 +161,14 @@ def test_a_language_model_lists_numbers(
 def test_no_usable_answer_is_an_error(server: OpenAIServer, workspace: Index) -> None:
     server.write = lambda body: "I would rather not."
     with pytest.raises(LLMError, match="rerank: small gave no usable answer"):
-        asked(workspace, "rerank(base=bm25)")
+        ask(workspace, "rerank(base=bm25)")
 
 
 def test_a_passage_is_cut_after_a_word_and_the_question_stands_behind_the_list(
     server: OpenAIServer, workspace: Index
 ) -> None:
     server.write = lambda body: '{"passages": [1]}'
-    asked(workspace, "rerank(base=bm25, reranker=language-model(characters=8))")
+    ask(workspace, "rerank(base=bm25, reranker=language-model(characters=8))")
     shown = server.requests[0].body["messages"][-1]["content"].strip()
     question, *passages, again = shown.split("\n\n")
     assert again == f"Question again: {question.removeprefix('Question: ')}"
@@ -178,15 +178,15 @@ def test_a_passage_is_cut_after_a_word_and_the_question_stands_behind_the_list(
         assert any(f"{text} ".startswith(f"{beginning} ") and len(beginning) <= 8 for text in texts), beginning
 
 
-@pytest.mark.parametrize(("said", "expected"), [([3, 1], 2), ([], 5), ([99], 5)])
+@pytest.mark.parametrize(("listed", "expected"), [([3, 1], 2), ([], 5), ([99], 5)])
 def test_what_the_model_leaves_out_may_be_dropped(
-    server: OpenAIServer, workspace: Index, said: list[int], expected: int
+    server: OpenAIServer, workspace: Index, listed: list[int], expected: int
 ) -> None:
-    server.write = lambda body: json.dumps({"passages": said})
-    whole, _ = asked(workspace, "rerank(base=bm25)")
-    found, _ = asked(workspace, "rerank(base=bm25, left_out=drop)")
-    assert ids(found) == ids(whole)[:expected]
-    assert len(ids(whole)) == 5
+    server.write = lambda body: json.dumps({"passages": listed})
+    complete, _ = ask(workspace, "rerank(base=bm25)")
+    retrieval, _ = ask(workspace, "rerank(base=bm25, left_out=drop)")
+    assert ids(retrieval) == ids(complete)[:expected]
+    assert len(ids(complete)) == 5
 
 
 # ---------------------------------------------------------------- an endpoint
@@ -195,13 +195,13 @@ ENDPOINT = "rerank(base=bm25, reranker=endpoint(model=ranker, retries=2))"
 PRICED = "rerank(base=bm25, reranker=endpoint(model=ranker, retries=2, search_price=2.0))"
 
 
-def test_an_endpoint_is_asked_once_for_all(server: OpenAIServer, made: Made) -> None:
-    workspace = made()
+def test_an_endpoint_is_asked_once_for_all(server: OpenAIServer, make_index: MakeIndex) -> None:
+    workspace = make_index()
     base = base_order(workspace)
-    found, tally = asked(workspace, PRICED)
-    assert ids(found)[:2] == "cb"
-    assert [round(hit.score, 2) for hit in found.hits] == [0.03, 0.02, 0.01, 0.01, 0.01]
-    assert ids(found)[2:] == "ade"  # equal scores: by id
+    retrieval, tally = ask(workspace, PRICED)
+    assert ids(retrieval)[:2] == "cb"
+    assert [round(hit.score, 2) for hit in retrieval.hits] == [0.03, 0.02, 0.01, 0.01, 0.01]
+    assert ids(retrieval)[2:] == "ade"  # equal scores: by id
     (sent,) = server.requests
     assert sent.path == "/v1/rerank"
     documents = [TEXTS[id] for id in base]
@@ -209,17 +209,17 @@ def test_an_endpoint_is_asked_once_for_all(server: OpenAIServer, made: Made) -> 
     (entry,) = tally.entries
     words = 3 + sum(len(text.split()) for text in TEXTS.values())
     assert (entry.task, entry.model, entry.input_tokens, entry.estimated) == ("rerank", "ranker", words, False)
-    assert (entry.money, found.trace[-1].input_tokens) == (0.002, words)
+    assert (entry.money, retrieval.trace[-1].input_tokens) == (0.002, words)
 
 
-def test_an_answer_is_kept(server: OpenAIServer, made: Made) -> None:
-    first, paid = asked(made(), PRICED)
-    again, replayed = asked(made(), PRICED)
+def test_an_answer_is_kept(server: OpenAIServer, make_index: MakeIndex) -> None:
+    first, paid = ask(make_index(), PRICED)
+    again, replayed = ask(make_index(), PRICED)
     assert again.hits == first.hits
     assert len(server.requests) == 1
     assert (replayed.first, replayed.spent.money, replayed.replayed) == (paid.first, 0.0, 1)
-    asked(made(keep_calls=False), PRICED)
-    asked(made(), PRICED.replace("model=ranker", "model=other"))
+    ask(make_index(keep_calls=False), PRICED)
+    ask(make_index(), PRICED.replace("model=ranker", "model=other"))
     assert len(server.requests) == 3
 
 
@@ -237,19 +237,21 @@ Changed = Callable[[list[dict[str, Any]]], Any]
         (lambda items: items[::-1], "cb", ""),
     ],
 )
-def test_what_an_endpoint_may_say(server: OpenAIServer, made: Made, change: Changed, expected: str, note: str) -> None:
+def test_what_an_endpoint_may_say(
+    server: OpenAIServer, make_index: MakeIndex, change: Changed, expected: str, note: str
+) -> None:
     server.faults.append(results(change))
-    workspace = made()
-    found, tally = asked(workspace, ENDPOINT)
-    assert sorted(ids(found)) == sorted(TEXTS)
+    workspace = make_index()
+    retrieval, tally = ask(workspace, ENDPOINT)
+    assert sorted(ids(retrieval)) == sorted(TEXTS)
     first, plus, _ = expected.partition("+")
-    assert ids(found).startswith(first)
-    assert found.trace[-1].note == note
+    assert ids(retrieval).startswith(first)
+    assert retrieval.trace[-1].note == note
     if plus:
-        assert ids(found)[2:] == "".join(id for id in base_order(workspace) if id not in first)
-        assert [hit.score for hit in found.hits][2:] == pytest.approx([-0.98, -1.98, -2.98])
+        assert ids(retrieval)[2:] == "".join(id for id in base_order(workspace) if id not in first)
+        assert [hit.score for hit in retrieval.hits][2:] == pytest.approx([-0.98, -1.98, -2.98])
     elif "not returned" in note:
-        assert ids(found)[-1] == "c"
+        assert ids(retrieval)[-1] == "c"
     counted = tally.stages.get("rerank", {})
     assert ", ".join(f"{count} {what}" for what, count in counted.items()) == note
 
@@ -268,14 +270,14 @@ def test_what_an_endpoint_may_say(server: OpenAIServer, made: Made, change: Chan
         },
     ],
 )
-def test_dialects(server: OpenAIServer, made: Made, change: Callable[[dict[str, Any]], Any]) -> None:
+def test_dialects(server: OpenAIServer, make_index: MakeIndex, change: Callable[[dict[str, Any]], Any]) -> None:
     def spoil(body: dict[str, Any]) -> Any:
         changed = change(body)
         return json.dumps(changed) if isinstance(changed, list) else changed
 
-    server.faults.append(whole(spoil))
-    found, tally = asked(made(), PRICED)
-    assert ids(found) == "cbade"
+    server.faults.append(change_body(spoil))
+    retrieval, tally = ask(make_index(), PRICED)
+    assert ids(retrieval) == "cbade"
     (entry,) = tally.entries
     if not entry.estimated:
         assert (entry.input_tokens, entry.money) == (7, 0.006)
@@ -284,10 +286,10 @@ def test_dialects(server: OpenAIServer, made: Made, change: Callable[[dict[str, 
 
 
 @pytest.mark.parametrize("fault", [status(429, retry_after="0"), drop, says("{}")])
-def test_what_passes_is_sent_again(server: OpenAIServer, made: Made, fault: Any) -> None:
+def test_what_passes_is_sent_again(server: OpenAIServer, make_index: MakeIndex, fault: Any) -> None:
     server.faults.append(fault)
-    found, tally = asked(made(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
-    assert ids(found)[:2] == "cb"
+    retrieval, tally = ask(make_index(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
+    assert ids(retrieval)[:2] == "cb"
     assert len(server.requests) == 2
     assert tally.stages["rerank"] == {"retried": 1}
 
@@ -297,9 +299,9 @@ def test_what_passes_is_sent_again(server: OpenAIServer, made: Made, fault: Any)
     [
         (says(f"nonsense {KEY}"), 3, "expected JSON, got 'nonsense …'"),
         (says('{"results": [1]}'), 3, "expected a list of results"),
-        (results(lambda items: [{**one, "index": 99} for one in items]), 3, "expected a score for a passage"),
+        (results(lambda items: [{**entry, "index": 99} for entry in items]), 3, "expected a score for a passage"),
         (
-            results(lambda items: [{**one, "relevance_score": nan} for one in items]),
+            results(lambda items: [{**entry, "relevance_score": nan} for entry in items]),
             3,
             "expected a score for a passage",
         ),
@@ -307,55 +309,57 @@ def test_what_passes_is_sent_again(server: OpenAIServer, made: Made, fault: Any)
         (status(400, "no such model"), 1, "status 400: no such model"),
     ],
 )
-def test_what_does_not_pass_is_an_error(server: OpenAIServer, made: Made, fault: Any, times: int, message: str) -> None:
+def test_what_does_not_pass_is_an_error(
+    server: OpenAIServer, make_index: MakeIndex, fault: Any, times: int, message: str
+) -> None:
     server.faults.extend([fault] * times)
     with pytest.raises(ServiceError, match="endpoint:ranker at http://127.0.0.1") as raised:
-        asked(made(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
+        ask(make_index(llm_settings=LLMSettings(clock=QUICK)), ENDPOINT)
     assert message in str(raised.value)
     assert KEY not in str(raised.value)
     assert len(server.requests) == times
 
 
-def test_money_is_unknown_without_a_price(server: OpenAIServer, made: Made) -> None:
-    _, tally = asked(made(), ENDPOINT)
+def test_money_is_unknown_without_a_price(server: OpenAIServer, make_index: MakeIndex) -> None:
+    _, tally = ask(make_index(), ENDPOINT)
     assert (tally.entries[0].money, tally.unpriced) == (None, {"ranker"})
 
 
-def test_the_list_of_prices_and_a_budget(server: OpenAIServer, made: Made) -> None:
+def test_the_list_of_prices_and_a_budget(server: OpenAIServer, make_index: MakeIndex) -> None:
     prices = Prices({"ranker": Price(input=1000.0, output=0.0)})  # a thousandth a token
-    _, tally = asked(made("a", llm_settings=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
+    _, tally = ask(make_index("a", llm_settings=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
     assert tally.first.money == pytest.approx(tally.first.input_tokens / 1000)
     with pytest.raises(BudgetError, match="is exhausted"):
-        asked(made("b", llm_settings=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
+        ask(make_index("b", llm_settings=LLMSettings(prices=prices, budget=Budget(0.01))), ENDPOINT)
     with pytest.raises(UsageError, match="A budget needs the price of ranker"):
-        asked(made("c", llm_settings=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
+        ask(make_index("c", llm_settings=LLMSettings(prices=Prices({}), budget=Budget(1.0))), ENDPOINT)
     assert len(server.requests) == 1
 
 
 def test_the_key_of_one_address_goes_to_no_other(
-    server: OpenAIServer, made: Made, monkeypatch: pytest.MonkeyPatch
+    server: OpenAIServer, make_index: MakeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("RERANK_BASE_URL", f"{server.url}/")
-    workspace = made()
+    workspace = make_index()
     with pytest.raises(UsageError, match="endpoint:ranker needs a key: set RERANK_API_KEY"):
-        asked(workspace, ENDPOINT)
+        ask(workspace, ENDPOINT)
     monkeypatch.setenv("RERANK_API_KEY", KEY)
-    assert ids(asked(workspace, ENDPOINT)[0])[:2] == "cb"
+    assert ids(ask(workspace, ENDPOINT)[0])[:2] == "cb"
 
 
-def test_an_endpoint_has_an_address_that_counts(monkeypatch: pytest.MonkeyPatch, made: Made) -> None:
+def test_an_endpoint_has_an_address_that_counts(monkeypatch: pytest.MonkeyPatch, make_index: MakeIndex) -> None:
     for name in ("RERANK_BASE_URL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(UsageError, match=r"needs the address of its service: set RERANK_BASE_URL"):
-        asked(made(), ENDPOINT)
+        ask(make_index(), ENDPOINT)
     monkeypatch.setenv("RERANK_BASE_URL", "https://me:secret@one.example/v1/")
-    one = registry.scheme(ENDPOINT)
-    assert isinstance(one, Rerank)
-    assert one.reranker.base_url == "https://one.example/v1"
-    assert registry.label(one) == ENDPOINT
+    scheme = registry.scheme(ENDPOINT)
+    assert isinstance(scheme, Rerank)
+    assert scheme.reranker.base_url == "https://one.example/v1"
+    assert registry.label(scheme) == ENDPOINT
     monkeypatch.setenv("RERANK_BASE_URL", "https://other.example/v1")
-    assert registry.plugin_fingerprint(registry.scheme(ENDPOINT)) != registry.plugin_fingerprint(one)  # type: ignore[arg-type]
+    assert registry.plugin_fingerprint(registry.scheme(ENDPOINT)) != registry.plugin_fingerprint(scheme)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="must not contain a user, password, key or token"):
         registry.scheme('rerank(reranker=endpoint(model=x, base_url="https://me:secret@one.example/v1"))')
 
@@ -386,27 +390,32 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
 CROSS = "rerank(base=bm25, reranker=cross-encoder(model=made/up, batch_size=2))"
 
 
-def test_a_cross_encoder_reads_equal_texts_once(scripted: Scripted, made: Made) -> None:
-    with made() as workspace:
+def test_a_cross_encoder_reads_equal_texts_once(scripted: Scripted, make_index: MakeIndex) -> None:
+    with make_index() as workspace:
         workspace.add([Document("0", "", TEXTS["c"]), Document("f", "", TEXTS["c"])])
         workspace.build(registry.scheme("bm25"))
-        found, _ = asked(workspace, CROSS, 7)
-    assert [(hit.id, hit.score) for hit in found.hits] == [("a", 4), ("b", 3), *((id, 2) for id in "0cef"), ("d", 1)]
+        retrieval, _ = ask(workspace, CROSS, 7)
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [
+        ("a", 4),
+        ("b", 3),
+        *((id, 2) for id in "0cef"),
+        ("d", 1),
+    ]
     assert sorted(scripted.read) == sorted([QUESTION, text] for text in TEXTS.values())
-    assert found.trace[-1].note == ""
+    assert retrieval.trace[-1].note == ""
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (lambda scores: np.array([scores, scores]).T, r"Got an array of the shape \(5, 2\) with 10 numbers"),
         (lambda scores: np.array([nan] * 5), r"Got an array of the shape \(5,\) with 0 numbers"),
     ],
 )
-def test_a_cross_encoder_gives_one_number(answer: Any, said: str, scripted: Scripted, made: Made) -> None:
+def test_a_cross_encoder_gives_one_number(answer: Any, message: str, scripted: Scripted, make_index: MakeIndex) -> None:
     scripted.answer = answer
-    with pytest.raises(UsageError, match=f"'made/up' must give one number a passage. {said}"):
-        asked(made(), CROSS)
+    with pytest.raises(UsageError, match=f"'made/up' must give one number a passage. {message}"):
+        ask(make_index(), CROSS)
 
 
 # ---------------------------------------------------------------- a comparison
@@ -414,8 +423,8 @@ def test_a_cross_encoder_gives_one_number(answer: Any, said: str, scripted: Scri
 
 def test_a_comparison_with_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_desk(tmp_path, monkeypatch)
-    asked = "Which hill is highest?,hill.md\nWhich river carries slate?,rivers/sarn.md\n"
-    (tmp_path / "questions.csv").write_text(f"question,documents\n{asked}")
+    rows = "Which hill is highest?,hill.md\nWhich river carries slate?,rivers/sarn.md\n"
+    (tmp_path / "questions.csv").write_text(f"question,documents\n{rows}")
     asked_for = (
         "compare",
         "notes",

@@ -1,30 +1,28 @@
-"""The examples of the README and of the docs: all are read, and all but the slow pages' are run.
+"""The examples of the README and of the docs: all are read, and those that compare no methods are run.
 
-The slow ones are run by tests/slow/docs/test_examples.py.
+tests/slow/docs/test_examples.py runs the others.
 """
 
 import re
 from pathlib import Path
 
 import pytest
-from doc_examples import ELSEWHERE, PAGES, SLOW_PAGES, blocks, commands, docs_desk, parse_command, run_page
+from doc_examples import ELSEWHERE, PAGES, blocks, commands, docs_desk, parse_command, run_page, runnable_pages
 from project import ROOT
 
 from ragindex.plugins import registry
 
 # mlflow's dependencies deprecate one another, and mlflow's tracing says so in the middle of a retrieval
 pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.mlflow_tracing.TracingWarning")
-_RUN = [page for page in PAGES if page.name not in ELSEWHERE | SLOW_PAGES]
-QUICK_PAGES = [page for page in _RUN if blocks(page, "python", "bash", "yaml")]
 
 
-@pytest.mark.parametrize("page", QUICK_PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", runnable_pages(slow=False), ids=lambda page: page.name)
 def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with docs_desk(tmp_path, monkeypatch) as desk:
         run_page(page, desk)
 
 
-def test_commands_and_options_of_examples_exist() -> None:
+def test_commands_options_and_methods_of_examples_exist() -> None:
     read = 0
     for page in PAGES:
         for _, code in blocks(page, "python"):

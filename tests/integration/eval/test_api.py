@@ -16,10 +16,10 @@ from ragindex_eval.results.files import load_results
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("api")
-    write(made / "notes", TEXTS)
-    (made / "questions.csv").write_text(QUESTIONS)
-    return made
+    desk = tmp_path_factory.mktemp("api")
+    write(desk / "notes", TEXTS)
+    (desk / "questions.csv").write_text(QUESTIONS)
+    return desk
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_a_result_exports_a_method_with_its_evidence() -> None:
 
 
 def test_saved_results_are_evidence_for_the_same_state_only() -> None:
-    asked = (
+    arguments = (
         "compare",
         "notes",
         "--questions",
@@ -54,9 +54,9 @@ def test_saved_results_are_evidence_for_the_same_state_only() -> None:
         "--out",
         "r",
     )
-    assert run(*asked).code == 0
+    assert run(*arguments).code == 0
     json = run("export", "w", "--results", "r", "--out", "retriever", "--json", "-").json
-    best = run(*asked, "--json", "-").json["methods"][0]
+    best = run(*arguments, "--json", "-").json["methods"][0]
     assert (json["method"]["label"], json["evidence"]["metrics"]) == (best["label"], best["metrics"])
     assert run("search", QUESTION, "--retriever", "retriever", "-k", "1").code == 0
     measured = f"measured        R@5 {100 * best['metrics']['R@5']:.1f}, "  # in percent, as in the table

@@ -34,10 +34,10 @@ def test_a_judging_session_has_a_run_with_its_cost(till: Till, uri: str) -> None
     (run,) = all_runs(uri)
     assert run.info.run_name.startswith("judge notes, 2")
     assert run.data.metrics["usage/spent/money"] == pytest.approx(money)
-    found = json.loads(Path("j.json").read_text())
-    assert run.data.metrics["documents"] == found["documents"] == len(till.server.requests)
+    report = json.loads(Path("j.json").read_text())
+    assert run.data.metrics["documents"] == report["documents"] == len(till.server.requests)
     assert (run.data.params["methods"], run.data.params["llm"]) == ("bm25,dense", "openai:small")
-    checked(till, found["spent"])
+    checked(till, report["spent"])
     assert ragindex(*JUDGE, "--out", "judged").code == 0  # pays nothing
     assert [each.data.metrics["usage/spent/money"] for each in all_runs(uri)] == [pytest.approx(money)]
 
@@ -50,10 +50,10 @@ def test_a_session_that_pays_nothing_has_no_run(till: Till, uri: str) -> None:
 
 def test_a_recommendation_has_its_cost(till: Till, uri: str) -> None:
     assert ragindex(*RECOMMEND, *PAID).code == 0
-    money, found = till.money, json.loads(Path("r.json").read_text())
+    money, report = till.money, json.loads(Path("r.json").read_text())
     (run,) = all_runs(uri)
     assert run.data.metrics["usage/spent/money"] == pytest.approx(money)
-    checked(till, found["paid"])
+    checked(till, report["paid"])
     assert ragindex(*RECOMMEND, *PAID).code == 0
     (again,) = all_runs(uri)
     assert again.data.metrics["usage/spent/money"] == pytest.approx(money + till.money)  # of both runs

@@ -24,8 +24,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def talk(library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """What a chatbot prints when these lines are given, and then an empty one."""
 
-    def printed(name: str, *said: str, model: str | None = None) -> list[str]:
-        lines = iter([*said, ""])
+    def printed(name: str, *lines_typed: str, model: str | None = None) -> list[str]:
+        lines = iter([*lines_typed, ""])
         monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
         main = runpy.run_path(str(EXAMPLES / name))["main"]
         main(str(library), "bm25", *([model] if model else []))

@@ -68,8 +68,8 @@ def traces() -> list[Trace]:
     """Oldest first."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: Any = mlflow.search_traces(return_type="list", order_by=["timestamp_ms ASC"])
-    return list(found)
+        recorded: Any = mlflow.search_traces(return_type="list", order_by=["timestamp_ms ASC"])
+    return list(recorded)
 
 
 class Silent(BaseHTTPRequestHandler):
@@ -87,12 +87,12 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 def test_server_behind_a_proxy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    statuses, asked = [200, 401, 503], list[str]()
+    statuses, paths = [200, 401, 503], list[str]()
 
     class Proxy(Silent):
         def do_GET(self) -> None:
-            self.send_response(statuses[len(asked)])
-            asked.append(self.path)
+            self.send_response(statuses[len(paths)])
+            paths.append(self.path)
             self.end_headers()
 
     with serving(Proxy) as address:
@@ -101,7 +101,7 @@ def test_server_behind_a_proxy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("NO_PROXY", raising=False)
         for _ in statuses:
             mlflow_tracing.check_connection("http://mlflow.invalid:5000")
-    assert asked == ["http://mlflow.invalid:5000/health"] * 3
+    assert paths == ["http://mlflow.invalid:5000/health"] * 3
 
 
 def test_a_trace_of_one_query() -> None:
@@ -170,7 +170,7 @@ def test_a_batch_is_a_trace_a_query() -> None:
     assert sorted(root.inputs["query"] for root in roots) == [query.text for query in queries]
     assert {root.attributes["batch_size"] for root in roots} == {5}
     ordered = sorted(roots, key=lambda root: root.inputs["query"])
-    assert [one.end_time_ns for one in ordered[:-1]] == [one.start_time_ns for one in ordered[1:]]
+    assert [span.end_time_ns for span in ordered[:-1]] == [span.start_time_ns for span in ordered[1:]]
 
 
 def test_an_error_is_recorded_and_raised_on() -> None:
@@ -207,9 +207,9 @@ def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
             )
         )
     mlflow.flush_trace_async_logging()
-    found = traces()
-    assert {trace.data.spans[0].inputs["query"] for trace in found} == {f"question {n}" for n in range(12)}
-    assert [len(trace.data.spans) for trace in found] == [3] * 12
+    recorded = traces()
+    assert {trace.data.spans[0].inputs["query"] for trace in recorded} == {f"question {n}" for n in range(12)}
+    assert [len(trace.data.spans) for trace in recorded] == [3] * 12
 
 
 def test_mlflow_decides_whether_traces_are_kept() -> None:
@@ -300,10 +300,10 @@ def fails(match: str) -> Retriever:
 
 
 def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as held:  # bound but not listening: every connection is refused
-        held.bind(("127.0.0.1", 0))
+    with socket.socket() as listener:  # bound but not listening: every connection is refused
+        listener.bind(("127.0.0.1", 0))
         for scheme in ("http", "postgresql"):
-            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{held.getsockname()[1]}")
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
             fails(f"at {scheme}://127.0.0.1.*refused")
 
 

@@ -1,4 +1,4 @@
-"""The contract's checks: one broken plugin for each mistake, and what is said of it."""
+"""The contract's checks: one broken plugin for each mistake, and its message."""
 
 import re
 import sys
@@ -51,8 +51,8 @@ class Wrapper(Scheme):
     def _open(self, index: OpenIndex) -> Retriever:
         return WrapperRetriever(BM25(over=self.part()).open(index), index, self)
 
-    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
-        return found
+    def change(self, query: Query, retrieval: Retrieval, index: OpenIndex) -> Retrieval:
+        return retrieval
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class WrapperRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         answers = zip(queries, self.base.retrieve(queries, k), strict=True)
-        return [self.scheme.change(query, found, self.index) for query, found in answers]
+        return [self.scheme.change(query, retrieval, self.index) for query, retrieval in answers]
 
 
 # ---------------------------------------------------------------- what is written down
@@ -79,10 +79,10 @@ class WithoutJson(Wrapper):
 
 
 def test_parameters_and_version(tmp_path: Path) -> None:
-    said = message(testing.check_parameters, WithoutVersion(), tmp_path)
-    assert said == "WithoutVersion (FILE): has no version. Add: version: ClassVar[int] = 1"
-    said = message(testing.check_parameters, WithoutJson(), tmp_path)
-    assert re.fullmatch(r"WithoutJson \(FILE\): the parameter 'pattern' must be JSON, and <object .*> is not", said)
+    text = message(testing.check_parameters, WithoutVersion(), tmp_path)
+    assert text == "WithoutVersion (FILE): has no version. Add: version: ClassVar[int] = 1"
+    text = message(testing.check_parameters, WithoutJson(), tmp_path)
+    assert re.fullmatch(r"WithoutJson \(FILE\): the parameter 'pattern' must be JSON, and <object .*> is not", text)
 
 
 def test_an_entry_point_that_names_a_re_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +93,10 @@ def test_an_entry_point_that_names_a_re_export(tmp_path: Path, monkeypatch: pyte
     monkeypatch.syspath_prepend(str(tmp_path))
     point = EntryPoint("named", "exported_plugin:Named", "ragindex.schemes")
     monkeypatch.setattr(registry, "entries", lambda group: [point] if f"ragindex.{group}" == point.group else [])
-    said = message(testing.check_parameters, point.load()(), tmp_path)
+    text = message(testing.check_parameters, point.load()(), tmp_path)
     for module in ("exported_plugin", "exported_plugin.scheme"):
         del sys.modules[module]
-    assert said == (
+    assert text == (
         f"Named ({package / 'scheme.py'}): the entry point 'named' names exported_plugin:Named, which imports the "
         "class from elsewhere. Name the module that defines it: exported_plugin.scheme:Named"
     )
@@ -106,15 +106,15 @@ def test_an_entry_point_that_names_a_re_export(tmp_path: Path, monkeypatch: pyte
 
 
 class WithoutMetadata(Wrapper):
-    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
-        return replace(found, hits=tuple(replace(hit, metadata={}) for hit in found.hits))
+    def change(self, query: Query, retrieval: Retrieval, index: OpenIndex) -> Retrieval:
+        return replace(retrieval, hits=tuple(replace(hit, metadata={}) for hit in retrieval.hits))
 
 
 class FailingOnOne(Wrapper):
-    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
+    def change(self, query: Query, retrieval: Retrieval, index: OpenIndex) -> Retrieval:
         if "curling" in query.text:
             raise ValueError("no stones")
-        return found
+        return retrieval
 
 
 class Unchecked(Wrapper):
@@ -131,16 +131,16 @@ class UncheckedRetriever:
 
 
 def test_hits_without_metadata(tmp_path: Path, built: Path) -> None:
-    said = message(testing.check_hits, WithoutMetadata(), tmp_path, built)
-    assert said == (
+    text = message(testing.check_hits, WithoutMetadata(), tmp_path, built)
+    assert text == (
         "WithoutMetadata (FILE): the hit 'd06' lacks the metadata of the document 'd06': metadata['d06'] must be "
         "{'number': 6, 'half': 'first'}. Make hits with ragindex.retrieval.hits.read_hits"
     )
 
 
 def test_an_exception_on_one_question(tmp_path: Path, built: Path) -> None:
-    said = message(testing.check_hits, FailingOnOne(), tmp_path, built)
-    assert said == (
+    text = message(testing.check_hits, FailingOnOne(), tmp_path, built)
+    assert text == (
         "FailingOnOne (FILE): raised ValueError: no stones for the question 'What are curling stones cut from?' "
         "(test_testing.py, line N, in change)"
     )
@@ -179,18 +179,18 @@ class WithUnallowed(Wrapper):
 
 
 class AskingScheme(Wrapper):
-    def change(self, query: Query, found: Retrieval, index: OpenIndex) -> Retrieval:
+    def change(self, query: Query, retrieval: Retrieval, index: OpenIndex) -> Retrieval:
         index.llm.run(ECHO, {"text": query.text})
-        return found
+        return retrieval
 
 
 def test_undeclared_tasks(tmp_path: Path) -> None:
     for name, scheme in (("AskingPart", WithAskingPart()), ("AskingScheme", AskingScheme())):
-        said = message(testing.check_tasks, scheme, tmp_path / name)
-        assert said == f"{name} (FILE): asks an LLM the task 'echo' without declaring it: return it from tasks()"
-    said = message(testing.check_tasks, WithUnallowed(), tmp_path / "unallowed")
-    assert said.startswith("Unallowed (FILE): raised UsageError: The part ")
-    assert said.endswith('uses an LLM; add "model" to its `uses`. (test_testing.py, line N, in apply)')
+        text = message(testing.check_tasks, scheme, tmp_path / name)
+        assert text == f"{name} (FILE): asks an LLM the task 'echo' without declaring it: return it from tasks()"
+    text = message(testing.check_tasks, WithUnallowed(), tmp_path / "unallowed")
+    assert text.startswith("Unallowed (FILE): raised UsageError: The part ")
+    assert text.endswith('uses an LLM; add "model" to its `uses`. (test_testing.py, line N, in apply)')
 
 
 # ---------------------------------------------------------------- building, changes and crashes
@@ -218,9 +218,9 @@ class Doubling(Passages):
         seen.write_text("\n".join(left | {f"{id} {revision}" for id, revision in change.upsert.items()}))
         if again:
             records = context.collection("records", text_search_schema(context.language))
-            found = records.get(again, records.fields())
-            texts = pa.array([f"{text} {text}" for text in found.column("text").to_pylist()])
-            records.upsert(found.set_column(found.schema.get_field_index("text"), "text", texts))
+            stored = records.get(again, records.fields())
+            texts = pa.array([f"{text} {text}" for text in stored.column("text").to_pylist()])
+            records.upsert(stored.set_column(stored.schema.get_field_index("text"), "text", texts))
         elif change.upsert:
             context.collection("done", Schema(stored=("name",))).upsert(
                 pa.RecordBatch.from_pydict({"id": ["x"], "name": ["y"]})
@@ -233,17 +233,17 @@ class WithDoubling(Wrapper):
 
 
 def test_an_exception_in_apply(tmp_path: Path) -> None:
-    said = message(testing.check_finds, WithFailingPart(), tmp_path)
-    assert said == (
+    text = message(testing.check_finds, WithFailingPart(), tmp_path)
+    assert text == (
         "FailingPart (FILE): raised KeyError: 'title' in a batch of 24 passages of the part "
         f"{FailingPart.__module__}:FailingPart, first at the passage 'd00' (test_testing.py, line N, in apply)"
     )
 
 
 def test_a_batch_that_cannot_be_applied_again_after_a_crash(tmp_path: Path) -> None:
-    said = message(testing.check_crash, WithDoubling(), tmp_path)
-    assert said.startswith("WithDoubling (FILE): after a crash behind write ")
-    assert "of an update (apply must be repeatable): " in said
+    text = message(testing.check_crash, WithDoubling(), tmp_path)
+    assert text.startswith("WithDoubling (FILE): after a crash behind write ")
+    assert "of an update (apply must be repeatable): " in text
 
 
 # ---------------------------------------------------------------- one line broken on purpose
@@ -269,29 +269,29 @@ class BrokenRetriever:
     fault: str
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        asked = [replace(query, filter=None) for query in queries] if self.fault == "ignores filter" else queries
+        searched = [replace(query, filter=None) for query in queries] if self.fault == "ignores filter" else queries
         if self.fault == "batch":  # all questions of a batch get the hits of the first
-            return [self.base.retrieve(asked[:1], k)[0] for _ in asked]
+            return [self.base.retrieve(searched[:1], k)[0] for _ in searched]
         if self.fault == "filter by metadata alone":
-            asked = [
+            searched = [
                 query if query.filter is None or "meta." in str(query.filter) else replace(query, filter=Ids(()))
                 for query in queries
             ]
         depth = {"one more": k + 1, "few": max(1, k // 2)}.get(self.fault, k)
-        found = [self._change(retrieval, k) for retrieval in self.base.retrieve(asked, depth)]
-        return [self._tell(*pair, k) for pair in zip(queries, found, strict=True)]
+        retrievals = [self._change(retrieval, k) for retrieval in self.base.retrieve(searched, depth)]
+        return [self._tell(*pair, k) for pair in zip(queries, retrievals, strict=True)]
 
-    def _tell(self, query: Query, found: Retrieval, k: int) -> Retrieval:
+    def _tell(self, query: Query, retrieval: Retrieval, k: int) -> Retrieval:
         """Pass on the step of a search without the filter, or a text that it found."""
         if not self.fault.startswith("unfiltered"):
-            return found
+            return retrieval
         (without,) = self.base.retrieve([replace(query, filter=None)], 30)
         if self.fault == "unfiltered step":
-            return replace(found, trace=without.trace)
-        return replace(found, notes=tuple(sorted(hit.text for hit in without.hits if "Ymbrolite" in hit.text)))
+            return replace(retrieval, trace=without.trace)
+        return replace(retrieval, notes=tuple(sorted(hit.text for hit in without.hits if "Ymbrolite" in hit.text)))
 
-    def _change(self, found: Retrieval, k: int) -> Retrieval:
-        hits = found.hits
+    def _change(self, retrieval: Retrieval, k: int) -> Retrieval:
+        hits = retrieval.hits
         if self.fault == "twice":
             hits = (*hits[:1], *hits)[:k]
         elif self.fault == "backwards":
@@ -306,7 +306,7 @@ class BrokenRetriever:
             hits = self.base.retrieve([Query("q", testing.QUESTIONS[1])], k)[0].hits
         elif self.fault == "changes with k":
             hits = tuple(replace(hit, score=1.0) for hit in sorted(hits, key=lambda hit: hit.id))
-        return replace(found, hits=hits)
+        return replace(retrieval, hits=hits)
 
 
 class KeepsRemoved(Passages):
@@ -320,8 +320,8 @@ class AddsNothing(Passages):
     """`upsert` is forgotten once there are records."""
 
     def apply(self, change: Change, context: BuildContext) -> None:
-        held = context.collection("records", text_search_schema(context.language)).count()
-        super().apply(Change({} if held else change.upsert, change.remove), context)
+        record_count = context.collection("records", text_search_schema(context.language)).count()
+        super().apply(Change({} if record_count else change.upsert, change.remove), context)
 
 
 class OldTexts(Passages):
@@ -335,7 +335,7 @@ class OldTexts(Passages):
 
 
 @pytest.mark.parametrize(
-    ("check", "fault", "said"),
+    ("check", "fault", "text"),
     [
         (testing.check_hits, "one more", "it returned 2 hits for k = 1"),
         (testing.check_hits, "twice", "occurs twice"),
@@ -357,6 +357,6 @@ class OldTexts(Passages):
         (testing.check_law, "old texts", "the changed document 'd03' still has its old text in the hits ['d03']"),
     ],
 )
-def test_broken_line_is_found(check: Check, fault: str, said: str, tmp_path: Path, built: Path) -> None:
+def test_broken_line_is_found(check: Check, fault: str, text: str, tmp_path: Path, built: Path) -> None:
     shared = None if check is testing.check_law else built
-    assert said in message(check, Broken(fault=fault), tmp_path, shared)
+    assert text in message(check, Broken(fault=fault), tmp_path, shared)

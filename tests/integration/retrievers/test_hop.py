@@ -1,14 +1,22 @@
 """`hop` against a plain second writing of its ranking, with the searches of other methods, on random corpora."""
 
+import json
 import random
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from letters import Letters
+from made_extractions import asking
+from openai_server import KEY, OpenAIServer
 
+from ragindex.errors import LLMError
 from ragindex.filters import meta
 from ragindex.index.index import Index
+from ragindex.interfaces import Retriever
 from ragindex.types import Document, Query, Retrieval
 from ragindex_retrievers.hop import Hop
 
@@ -25,6 +33,14 @@ SETTINGS = (
     {"weight": 0.0},
     {"depth": 3},
 )
+
+
+DOCUMENTS = [
+    Document("film", "Red Harbour", "Red Harbour is a film by Ada Lund."),
+    Document("ada", "Ada Lund", "She lived in Tellin."),
+    *(Document(f"other{number}", "Paint", f"Oil and paint, number {number}.") for number in range(9)),
+]
+QUESTION = "Which town did the director of the film Red Harbour choose?"
 
 
 def write(chance: random.Random, pattern: str) -> str:
@@ -53,14 +69,22 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return opened
 
 
-def rank_plainly(index: Index, base: str, settings: Hop, query: Query, second: list[str], k: int) -> list[str]:
+@pytest.fixture(scope="module")
+def searches(index: Index) -> dict[str, Retriever]:
+    """The bases, and the methods that search second questions."""
+    return {method: index.open_method(method) for method in ("links", "dense", "hybrid", "bm25")}
+
+
+def rank_plainly(
+    searches: dict[str, Retriever], base: str, settings: Hop, query: Query, second: list[str], k: int
+) -> list[str]:
     """Rank by the formula of the docstring, where bm25 and dense search the second questions."""
     depth = max(settings.depth, k)
-    first = [hit.id for hit in index.open_method(base).retrieve([query], depth)[0].hits]
+    first = [hit.id for hit in searches[base].retrieve([query], depth)[0].hits]
     scores = defaultdict(float, {id: 1 / (2 + i) for i, id in enumerate(first)})
     gains = defaultdict[str, list[float]](list)
-    searches = [Query(str(i), text, query.filter) for i, text in enumerate(second)]
-    retrievals = [index.open_method(method).retrieve(searches, depth) for method in ("bm25", "dense")]
+    questions = [Query(str(i), text, query.filter) for i, text in enumerate(second)]
+    retrievals = [searches[method].retrieve(questions, depth) for method in ("bm25", "dense")]
     for i, (bridge, *answers) in enumerate(zip(first, *retrievals, strict=False)):
         sums = defaultdict[str, float](float)
         for answer in answers:
@@ -71,19 +95,23 @@ def rank_plainly(index: Index, base: str, settings: Hop, query: Query, second: l
             gains[id].append(settings.weight * total / (2 + i))
     for id, values in gains.items():
         scores[id] += max(values)
-    kept = first[: settings.kept]
-    rest = sorted((id for id in scores if id not in kept), key=lambda id: (-round(scores[id], 12), id))
-    return [*kept, *rest][:k]
+    leading = first[: settings.kept]
+    rest = sorted((id for id in scores if id not in leading), key=lambda id: (-round(scores[id], 12), id))
+    return [*leading, *rest][:k]
 
 
 def second_questions(answer: Retrieval) -> list[str]:
     return [step.query for step in answer.trace if step.index == "second question"]
 
 
-@pytest.mark.parametrize("base", ["links", "dense", "hybrid"])
-def test_ranking_is_that_of_the_formula(index: Index, base: str) -> None:
+@pytest.mark.parametrize(
+    ("base", "all_settings"), [("dense", SETTINGS), ("links", SETTINGS[:1]), ("hybrid", SETTINGS[:1])]
+)
+def test_ranking_is_that_of_the_formula(
+    index: Index, searches: dict[str, Retriever], base: str, all_settings: Sequence[dict[str, Any]]
+) -> None:
     chance, compared = random.Random(11), 0
-    for values in SETTINGS:
+    for values in all_settings:
         settings = Hop(base=base, **values)
         retriever = index.open_method(settings)
         queries = [
@@ -92,23 +120,17 @@ def test_ranking_is_that_of_the_formula(index: Index, base: str) -> None:
         ]
         for k in (3, 30):
             for query, answer in zip(queries, retriever.retrieve(queries, k), strict=True):
-                expected = rank_plainly(index, base, settings, query, second_questions(answer), k)
+                expected = rank_plainly(searches, base, settings, query, second_questions(answer), k)
                 assert [hit.id for hit in answer.hits] == expected
                 compared += len(expected)
-    assert compared > 800
+    assert compared > 100 * len(all_settings)
 
 
 def test_a_passage_behind_the_bridge_is_found_and_explained(tmp_path: Path) -> None:
     opened = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
-    opened.add(
-        [
-            Document("film", "Red Harbour", "Red Harbour is a film by Ada Lund."),
-            Document("ada", "Ada Lund", "She lived in Tellin."),
-            *(Document(f"other{number}", "Paint", f"Oil and paint, number {number}.") for number in range(9)),
-        ]
-    )
+    opened.add(DOCUMENTS)
     opened.build("bm25", "dense")
-    query = Query("q", "Which town did the director of the film Red Harbour choose?")
+    query = Query("q", QUESTION)
     (base,) = opened.open_method("bm25").retrieve([query], 5)
     assert [hit.doc_ids for hit in base.hits] == [("film",)]
     (answer,) = opened.open_method("hop(base=bm25)").retrieve([query], 5)
@@ -118,3 +140,42 @@ def test_a_passage_behind_the_bridge_is_found_and_explained(tmp_path: Path) -> N
     first, second = step.note.splitlines()[:2]
     assert first == f"second question after {answer.hits[0].id}"
     assert second.startswith(f"{answer.hits[1].id}: rank 1 by words, ")
+
+
+# ---------------------------------------------------------------- second questions by a model
+
+
+def test_a_model_writes_the_second_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    prompts: list[str] = []
+
+    def write(body: Mapping[str, Any]) -> str:
+        prompts.append(body["messages"][-1]["content"])
+        return json.dumps({"question": " Where did Ada Lund live? "})
+
+    with OpenAIServer() as server:
+        server.write = write
+        opened = asking(tmp_path / "w", server, encoder=Letters())  # type: ignore[arg-type]
+        opened.add(DOCUMENTS)
+        opened.build("hop(base=bm25)")
+        (answer,) = opened.open_method("hop(base=bm25, rewrite=model)").retrieve([Query("q", QUESTION)], 5)
+        assert prompts == [f"Question: {QUESTION}\n\nPassage: Red Harbour\nRed Harbour is a film by Ada Lund."]
+        writing, second = (step for step in answer.trace if step.iteration == 2)
+        assert (writing.index, writing.ids) == ("writing second questions", (answer.hits[0].id,))
+        assert writing.input_tokens > 0
+        assert second.query == "Where did Ada Lund live?"
+        assert [hit.doc_ids[0] for hit in answer.hits][:2] == ["film", "ada"]
+        server.write = lambda _: json.dumps({"question": "  "})
+        with pytest.raises(LLMError, match="second-question"):
+            opened.open_method("hop(base=bm25, rewrite=model)").retrieve([Query("q", "a film by Ada?")], 5)
+
+
+def test_without_a_model_both_ways_of_writing_are_the_same(index: Index) -> None:
+    queries = [Query(str(number), write(random.Random(number), QUESTIONS[0])) for number in range(6)]
+    by_rules, by_model = (
+        index.open_method(f"hop(base=dense, rewrite={how})").retrieve(queries, 10) for how in ("rules", "model")
+    )
+    assert [answer.hits for answer in by_rules] == [
+        tuple(replace(hit, source=answer.hits[0].source) for hit in other.hits)
+        for answer, other in zip(by_rules, by_model, strict=True)
+    ]

@@ -15,7 +15,11 @@ from ragindex.plugins import registry
 from ragindex.types import Query
 
 WORDS = sorted(
-    {word for one in testing.DOCUMENTS for word in f"{one.title} {one.text}".lower().replace(".", "").split()}
+    {
+        word
+        for document in testing.DOCUMENTS
+        for word in f"{document.title} {document.text}".lower().replace(".", "").split()
+    }
 )
 
 
@@ -40,7 +44,7 @@ def test_a_late_interaction_model_scores_as_its_library_does(tiny: Path, tmp_pat
     workspace.build(scheme)
     retrievals = scheme.open(workspace).retrieve([Query("q", text) for text in testing.QUESTIONS], 24)
     model = MultiVectorEncoder(str(tiny), device="cpu")
-    texts = [f"{one.title}\n{one.text}" for one in testing.DOCUMENTS]
+    texts = [f"{document.title}\n{document.text}" for document in testing.DOCUMENTS]
     expected = model.similarity(model.encode_query(list(testing.QUESTIONS)), model.encode_document(texts)).numpy()
     for row, retrieval in enumerate(retrievals):
         assert len(retrieval.hits) == 24

@@ -80,19 +80,19 @@ def test_a_model_makes_up_the_passages(site: Path, tmp_path: Path) -> None:
     methods = ["--methods", "dense,hyde,hyde(passages=4)", "--json", "-", "--encoder", "lsa"]
     with OpenAIServer() as server:
         server.write = write
-        asked = {
+        environment = {
             "PYTHONPATH": str(site),
             "OPENAI_API_KEY": KEY,
             "OPENAI_BASE_URL": server.url,
             "RAGINDEX_PRICES": str(tmp_path / "prices.yaml"),
         }
         command += [*methods, "--llm", "openai:gpt-4o-mini"]
-        found = run(tmp_path, *command, "--budget", "1", **asked)
+        output = run(tmp_path, *command, "--budget", "1", **environment)
         assert count_chats(server) == 4  # hyde shares its one with the first of hyde(passages=4)
-        again = run(tmp_path, *command, "--fresh", **asked)
+        again = run(tmp_path, *command, "--fresh", **environment)
         assert count_chats(server) == 4
-    assert read_recall(found) == {"dense": 0.0, "hyde": 1.0, "hyde(passages=4)": 1.0}
-    assert read_recall(again) == read_recall(found)
+    assert read_recall(output) == {"dense": 0.0, "hyde": 1.0, "hyde(passages=4)": 1.0}
+    assert read_recall(again) == read_recall(output)
 
 
 def test_the_program_of_the_page_compares_what_is_not_installed(tmp_path: Path) -> None:
@@ -101,8 +101,12 @@ def test_the_program_of_the_page_compares_what_is_not_installed(tmp_path: Path) 
     (tmp_path / "prices.yaml").write_text(PRICES)
     with OpenAIServer() as server:
         server.write = lambda body: json.dumps({"passage": f"{body['messages'][-1]['content']} Nobody knows."})
-        asked = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.url, "RAGINDEX_PRICES": str(tmp_path / "prices.yaml")}
-        shown = run(tmp_path, "-", given=PROGRAM, **asked)
+        environment = {
+            "OPENAI_API_KEY": KEY,
+            "OPENAI_BASE_URL": server.url,
+            "RAGINDEX_PRICES": str(tmp_path / "prices.yaml"),
+        }
+        shown = run(tmp_path, "-", given=PROGRAM, **environment)
         assert len(server.requests) == 20 * 4
     rows = re.findall(r"^(dense|hyde:Hyde|hyde:Hyde\(passages=4\)) +([\d.]+)", shown, re.MULTILINE)
     assert {name for name, _ in rows[:3]} == {"dense", "hyde:Hyde", "hyde:Hyde(passages=4)"}
@@ -115,6 +119,6 @@ def test_the_commands_of_the_page_know_it(site: Path, tmp_path: Path) -> None:
     assert "Passages that are made up for a question." in listed
     make_documents(tmp_path)
     priced = ["-m", "ragindex.cli.main", "estimate", "documents", "--questions", "questions.csv", "--methods", "hyde"]
-    asked = {"PYTHONPATH": str(site), "RAGINDEX_PRICES": str(tmp_path / "prices.yaml"), "OPENAI_API_KEY": KEY}
-    (task,) = json.loads(run(tmp_path, *priced, "--llm", "openai:gpt-4o-mini", "--json", "-", **asked))["tasks"]
+    environment = {"PYTHONPATH": str(site), "RAGINDEX_PRICES": str(tmp_path / "prices.yaml"), "OPENAI_API_KEY": KEY}
+    (task,) = json.loads(run(tmp_path, *priced, "--llm", "openai:gpt-4o-mini", "--json", "-", **environment))["tasks"]
     assert (task["task"], task["calls"]) == ("hyde, hyde", 1)

@@ -108,10 +108,10 @@ def test_it_is_compared(site: Path, tmp_path: Path) -> None:
     command = ["-m", "ragindex.cli.main", "compare", "documents", "--questions", "questions.csv", "--methods", methods]
     done = run(site, *command, "--k", "2", "--json", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [method["label"] for method in found["methods"]] == ["bm25", "shared-names", "shared-names(seeds=1)"]
-    assert [method["metrics"]["R@2"] for method in found["methods"]] == [1.0, 1.0, 1.0]
-    assert found["methods"][1]["index"]["parts"].keys() == {"passages", "names"}
+    report = json.loads(done.stdout)
+    assert [method["label"] for method in report["methods"]] == ["bm25", "shared-names", "shared-names(seeds=1)"]
+    assert [method["metrics"]["R@2"] for method in report["methods"]] == [1.0, 1.0, 1.0]
+    assert report["methods"][1]["index"]["parts"].keys() == {"passages", "names"}
     again = run(site, *command, "--k", "1,2", "--json", "-", cwd=tmp_path)
     output = json.loads(again.stdout)["notes"][0]
     assert re.search(

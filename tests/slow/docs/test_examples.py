@@ -3,16 +3,13 @@
 from pathlib import Path
 
 import pytest
-from doc_examples import PAGES, SLOW_PAGES, blocks, docs_desk, run_page
+from doc_examples import docs_desk, run_page, runnable_pages
 
 # mlflow's dependencies deprecate one another, and mlflow's tracing says so in the middle of a retrieval
 pytestmark = pytest.mark.filterwarnings("ignore", "error::ragindex.mlflow_tracing.TracingWarning")
 
 
-RUN = [page for page in PAGES if page.name in SLOW_PAGES and blocks(page, "python", "bash", "yaml")]
-
-
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", runnable_pages(slow=True), ids=lambda page: page.name)
 def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with docs_desk(tmp_path, monkeypatch) as desk:
         run_page(page, desk)

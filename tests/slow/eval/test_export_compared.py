@@ -33,7 +33,7 @@ def test_the_best_method_is_an_mlflow_model(tmp_path: Path, monkeypatch: pytest.
     with ragindex.load("best.ragindex") as retriever:
         expected = [hit.id for hit in retriever.search(QUESTION, k=2)]
     for given in ([QUESTION], pd.DataFrame({"question": [QUESTION]})):
-        (found,) = model.predict(given, params={"k": 2})
-        assert [hit["id"] for hit in found] == expected
+        (hits,) = model.predict(given, params={"k": 2})
+        assert [hit["id"] for hit in hits] == expected
     saved = Path(mlflow.artifacts.download_artifacts(uri))
     assert not [path for path in saved.rglob("*") if path.suffix in {".pkl", ".pickle"}]

@@ -20,9 +20,9 @@ def test_methods_find_the_same_with_another_kernel(tmp_path: Path) -> None:
     first, second = (answers(tmp_path / kernel, kernel) for kernel in KERNELS)
     assert first.keys() == second.keys()
     for method in first:
-        for one, other in zip(first[method], second[method], strict=True):
-            assert [id for id, _ in one] == [id for id, _ in other], method
-            np.testing.assert_allclose([s for _, s in one], [s for _, s in other], atol=1e-5, err_msg=method)
+        for hits, other in zip(first[method], second[method], strict=True):
+            assert [id for id, _ in hits] == [id for id, _ in other], method
+            np.testing.assert_allclose([s for _, s in hits], [s for _, s in other], atol=1e-5, err_msg=method)
 
 
 def answers(folder: Path, kernel: str) -> dict[str, list[list[tuple[str, float]]]]:
@@ -30,5 +30,5 @@ def answers(folder: Path, kernel: str) -> dict[str, list[list[tuple[str, float]]
     environment = os.environ | {"OPENBLAS_CORETYPE": kernel}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[list[tuple[str, float]]]] = json.loads(done.stdout)["0"]
-    return found
+    answers_by_method: dict[str, list[list[tuple[str, float]]]] = json.loads(done.stdout)["0"]
+    return answers_by_method

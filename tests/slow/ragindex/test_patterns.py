@@ -83,7 +83,7 @@ def collect_patterns() -> dict[str, tuple[AnyPattern, bool]]:
         module = importlib.import_module(name.removesuffix(".__init__"))
         for variable, value in vars(module).items():
             applied = set(re.findall(rf"\b{variable}\.{APPLIED}\b|\.{APPLIED}\({variable}\)", source))
-            methods = {one or other for one, other in applied}
+            methods = {function or other for function, other in applied}
             for number, pattern in enumerate(list_patterns(value)):
                 collected[f"{name}.{variable}[{number}]"] = (pattern, bool(methods) and methods <= WHOLE)
     return collected
@@ -107,7 +107,7 @@ def collect_texts() -> dict[str, tuple[AnyPattern, bool]]:
     return collected
 
 
-def measure(pattern: AnyPattern, whole: bool, repeated: str, size: int) -> float:
+def measure(pattern: AnyPattern, full_match: bool, repeated: str, size: int) -> float:
     """Return the CPU seconds that a pattern takes for a text."""
     text: Any = repeated * (size // len(repeated)) + END
     if isinstance(pattern.pattern, bytes):
@@ -115,7 +115,7 @@ def measure(pattern: AnyPattern, whole: bool, repeated: str, size: int) -> float
     stop: dict[str, Any] = {} if isinstance(pattern, re.Pattern) else {"timeout": 10}
     start = time.process_time()
     try:
-        if whole:
+        if full_match:
             pattern.match(text, **stop)
             pattern.fullmatch(text, **stop)
         else:
@@ -126,11 +126,11 @@ def measure(pattern: AnyPattern, whole: bool, repeated: str, size: int) -> float
     return time.process_time() - start
 
 
-def grows_too_fast(pattern: AnyPattern, whole: bool, repeated: str) -> bool:
-    short = measure(pattern, whole, repeated, 10_000)
+def grows_too_fast(pattern: AnyPattern, full_match: bool, repeated: str) -> bool:
+    short = measure(pattern, full_match, repeated, 10_000)
     if short <= FAST:
         return False
-    long = measure(pattern, whole, repeated, 100_000) if short < SLOW else float("inf")
+    long = measure(pattern, full_match, repeated, 100_000) if short < SLOW else float("inf")
     return long > SLOW and long > 30 * short
 
 
@@ -140,8 +140,8 @@ def test_time_of_each_pattern_grows_with_the_text() -> None:
     patterns = in_variables | in_texts
     slow = [
         f"{place}, {repeated!r}: {pattern.pattern!r}"
-        for place, (pattern, whole) in patterns.items()
+        for place, (pattern, full_match) in patterns.items()
         for repeated in REPEATED
-        if place not in BOUNDED and grows_too_fast(pattern, whole, repeated)
+        if place not in BOUNDED and grows_too_fast(pattern, full_match, repeated)
     ]
     assert slow == []

@@ -67,7 +67,7 @@ class Cluster:
             f"http.port={http}",
             f"transport.port={transport}",
             f"discovery.seed_hosts={','.join(f'127.0.0.1:{port}' for _, port in self.ports)}",
-            f"cluster.initial_master_nodes={','.join(f'node{one}' for one in range(COUNT))}",
+            f"cluster.initial_master_nodes={','.join(f'node{other}' for other in range(COUNT))}",
             "cluster.name=ragindex-faults",
             "thread_pool.write.size=1",
             "thread_pool.write.queue_size=2",
@@ -107,17 +107,17 @@ def cluster(run: Path) -> Iterator[Cluster]:
             build()
     except NoNodeError as error:
         pytest.skip(f"no Elasticsearch: {error}")
-    made = Cluster(run, place(f"faults-{os.getpid()}"), [(_free(), _free()) for _ in range(COUNT)])
+    nodes = Cluster(run, place(f"faults-{os.getpid()}"), [(_free(), _free()) for _ in range(COUNT)])
     try:
-        made.bring()
-        yield made
+        nodes.bring()
+        yield nodes
     finally:
-        made.kill(list(made.nodes))
-        shutil.rmtree(made.data, ignore_errors=True)
+        nodes.kill(list(nodes.nodes))
+        shutil.rmtree(nodes.data, ignore_errors=True)
 
 
 def _free() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port

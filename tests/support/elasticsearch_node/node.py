@@ -59,10 +59,10 @@ def address() -> str:
     given = os.environ.get("ELASTICSEARCH_URL", "").strip()
     if given:
         return given
-    found, reason = _shared()
+    url, reason = _shared()
     if reason:
         pytest.skip(f"no Elasticsearch: {reason}; ELASTICSEARCH_URL can name a server")
-    return found
+    return url
 
 
 @contextmanager
@@ -182,7 +182,7 @@ def start(run: Path, data: Path, settings: Sequence[str] = (), *, heap: str = "5
         f"node.name={run.name}",
         "cluster.name=ragindex-tests",
     )
-    given = {one.partition("=")[0]: one for one in (*names, *alone, *settings)}
+    given = {name.partition("=")[0]: name for name in (*names, *alone, *settings)}
     memory = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     classes = f"{HOME / 'classes'}{os.pathsep}{HOME / 'lib' / '*'}"
     java = str(Path(os.environ["ES_JAVA_HOME"]) / "bin" / "java") if os.environ.get("ES_JAVA_HOME") else "java"
@@ -203,7 +203,7 @@ def start(run: Path, data: Path, settings: Sequence[str] = (), *, heap: str = "5
 
 
 def place(name: str = "shared") -> Path:
-    """For files that need not outlive a node; in memory where there is room, for tests wait on hundreds of syncs."""
+    """For files that need not outlive a node; in memory where enough is left, for tests wait on hundreds of syncs."""
     of = hashlib.sha256(str(FOLDER).encode()).hexdigest()[:12]
     folder = folder_in_memory(2 << 30) / f"ragindex-elasticsearch-{of}-{name}"
     shutil.rmtree(folder, ignore_errors=True)  # of a node that is gone: its lock is held
@@ -279,11 +279,11 @@ def _run(command: Sequence[str], what: str) -> None:
 
 def main() -> None:
     """The shared node, as long as nobody interrupts this."""
-    found, reason = _shared()
+    url, reason = _shared()
     if reason:
         sys.exit(f"No Elasticsearch here: {reason}.")
     print(
-        f"Elasticsearch {VERSION} answers; to use it: export ELASTICSEARCH_URL={found}\nInterrupt (Ctrl-C) to stop.",
+        f"Elasticsearch {VERSION} answers; to use it: export ELASTICSEARCH_URL={url}\nInterrupt (Ctrl-C) to stop.",
         flush=True,
     )
     try:

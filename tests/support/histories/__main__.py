@@ -24,7 +24,7 @@ from typing import Any
 from elasticsearch_node.node import store as elasticsearch_store
 
 from histories import drawn
-from histories.fresh import Fresh, room
+from histories.fresh import Fresh, make_folder
 from histories.killed import Killed
 from histories.played import History
 
@@ -40,9 +40,9 @@ def main() -> None:
     given = _arguments()
     warnings.simplefilter("ignore")
     known = {line["seed"] for line in _lines(given.state) if line["engine"] == given.engine}
-    place, end = room("ragindex-fresh-"), time.monotonic() + given.minutes * 60
+    place, end = make_folder("ragindex-fresh-"), time.monotonic() + given.minutes * 60
     try:
-        for seed in (one for one in count(given.seed, given.step) if one not in known):
+        for seed in (number for number in count(given.seed, given.step) if number not in known):
             if time.monotonic() > end:
                 break
             with _store(given.engine) as store:  # each has its own: a server holds a bounded number of shards
@@ -102,8 +102,8 @@ def _keep(state: Path, line: Mapping[str, Any]) -> None:
     with state.open("a") as file:
         file.write(json.dumps(line) + "\n")
     broken = f"\n  {line['broken'][-600:]}\n  {json.dumps(line['shrunk'])}" if "broken" in line else ""
-    told = f"{line['engine']} {line['seed']}: {line['steps']} steps, {line['seconds']} s, {line['outcome']}{broken}"
-    print(told, flush=True)
+    text = f"{line['engine']} {line['seed']}: {line['steps']} steps, {line['seconds']} s, {line['outcome']}{broken}"
+    print(text, flush=True)
 
 
 if __name__ == "__main__":

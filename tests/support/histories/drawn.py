@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from histories import made
+from histories import materials
 from histories.faults import HOWS
-from histories.fresh import Fresh, room
+from histories.fresh import Fresh, make_folder
 from histories.left import BrokenError
 from histories.paid import CALLS_DRAWN
 from histories.played import History, Setting, Step
@@ -35,9 +35,9 @@ class Outcome:
 
 def setting(rng: random.Random, memory_gib: float, store: str = "", most: int = 3) -> Setting:
     """Methods of several kinds, and how hard they are pressed."""
-    kinds = rng.sample(sorted(made.KINDS), rng.randint(2, most))
+    kinds = rng.sample(sorted(materials.KINDS), rng.randint(2, most))
     return Setting(
-        methods=tuple(rng.choice(made.KINDS[kind]) for kind in kinds),
+        methods=tuple(rng.choice(materials.KINDS[kind]) for kind in kinds),
         chunking=rng.choice(("passages", "passages", "overlapping", "whole")),
         batch=rng.choice((2, 3, 6)),
         fragments=rng.choice((3, 64)),
@@ -58,10 +58,10 @@ def steps(rng: random.Random, chosen: Setting) -> list[Step]:
 def _round(rng: random.Random, chosen: Setting) -> list[Step]:
     drawn: list[Step] = []
     if rng.random() < 0.8:
-        drawn.append(_one(rng, chosen, _CHANGES))
+        drawn.append(_draw_step(rng, chosen, _CHANGES))
     if rng.random() < 0.45:
-        drawn.append(_one(rng, chosen, _OTHERS))
-    drawn.append(_one(rng, chosen, {"sync": 1}))
+        drawn.append(_draw_step(rng, chosen, _OTHERS))
+    drawn.append(_draw_step(rng, chosen, {"sync": 1}))
     if "death" in drawn[-1][1] and rng.random() < 0.8:
         drawn.append(_moved(rng, drawn[0]))
         again = {"methods": list(chosen.methods)}
@@ -71,18 +71,18 @@ def _round(rng: random.Random, chosen: Setting) -> list[Step]:
         elif chance < 0.75:  # the one that should finish it dies too
             drawn.append(("sync", again | _killing(rng, chosen)))
     if rng.random() < 0.25:
-        drawn.append(_one(rng, chosen, {"read": 1}))
+        drawn.append(_draw_step(rng, chosen, {"read": 1}))
     return drawn
 
 
-def _one(rng: random.Random, chosen: Setting, weights: Mapping[str, float]) -> Step:
+def _draw_step(rng: random.Random, chosen: Setting, weights: Mapping[str, float]) -> Step:
     (name,) = rng.choices(list(weights), list(weights.values()))
     return name, _DRAWN[name](rng, chosen)
 
 
 def _moved(rng: random.Random, change: Step) -> Step:
     """What an unfinished sync was making is gone, or is something else."""
-    names = sorted(change[1].get("documents", ())) or list(made.NAMES)
+    names = sorted(change[1].get("documents", ())) or list(materials.NAMES)
     some = rng.sample(names, rng.randint(1, len(names)))
     kind = rng.random()
     if kind < 0.45:
@@ -95,13 +95,13 @@ def _moved(rng: random.Random, change: Step) -> Step:
 
 
 def _documents(rng: random.Random, least: int, most: int) -> dict[str, list[int]]:
-    return {name: _sentences(rng) for name in rng.sample(made.NAMES, rng.randint(least, most))}
+    return {name: _sentences(rng) for name in rng.sample(materials.NAMES, rng.randint(least, most))}
 
 
 def _sentences(rng: random.Random) -> list[int]:
     """One text of a few, so that documents come back to what they were; some are the beginning of others."""
     start, length = rng.randrange(3) * 4, rng.choice((1, 2, 4))
-    return [(start + 5 * number) % len(made.SENTENCES) for number in range(length)]
+    return [(start + 5 * number) % len(materials.SENTENCES) for number in range(length)]
 
 
 def _death(rng: random.Random) -> list[Any]:
@@ -113,15 +113,15 @@ def _deadly(rng: random.Random, share: float) -> dict[str, Any]:
 
 
 def _killing(rng: random.Random, chosen: Setting) -> dict[str, Any]:
-    """At any write, or where a part's data and what is said of them may part."""
+    """At any write, or where a part's data and its record may differ."""
     if rng.random() < 0.6:
         return _deadly(rng, 0.6)
-    parts = topological_order(part for method in chosen.methods for part in made.METHODS[method].parts())
+    parts = topological_order(part for method in chosen.methods for part in materials.METHODS[method].parts())
     name = registry.name_of(rng.choice(parts))
     return {"death": [rng.choice((f"upsert {name}.records", f"append journal {name}")), rng.choice(HOWS)]}
 
 
-def _asked(rng: random.Random, chosen: Setting) -> list[str] | None:
+def _draw_methods(rng: random.Random, chosen: Setting) -> list[str] | None:
     methods = rng.choice((None, chosen.methods, chosen.methods, rng.sample(chosen.methods, 1)))
     return None if methods is None else list(methods)
 
@@ -133,10 +133,10 @@ _OTHERS = {
 }
 _DRAWN: dict[str, Callable[[random.Random, Setting], dict[str, Any]]] = {
     "put": lambda rng, chosen: {"documents": _documents(rng, 1, 3), **_short(rng)},
-    "remove": lambda rng, chosen: {"names": rng.sample(made.NAMES, rng.randint(1, 3)), **_short(rng)},
+    "remove": lambda rng, chosen: {"names": rng.sample(materials.NAMES, rng.randint(1, 3)), **_short(rng)},
     "replace": lambda rng, chosen: {"documents": _documents(rng, 0, 5), **_short(rng)},
     "rechunk": lambda rng, chosen: {"chunking": rng.choice(("passages", "overlapping")), **_short(rng)},
-    "sync": lambda rng, chosen: {"methods": _asked(rng, chosen), **_killing(rng, chosen)},
+    "sync": lambda rng, chosen: {"methods": _draw_methods(rng, chosen), **_killing(rng, chosen)},
     "encode": lambda rng, chosen: {"encoder": rng.choice(("hashed", "hashed", "other", "lsa"))},
     "budget": lambda rng, chosen: {"memory_gib": rng.choice((0.0, 1.0))},
     "reopen": lambda rng, chosen: {},
@@ -166,7 +166,7 @@ def play(
     kind: type[History] = History,
 ) -> Outcome:
     """In a workspace of its own, which is then gone."""
-    place = room("ragindex-history-")
+    place = make_folder("ragindex-history-")
     history = kind(place / "space", chosen, fresh)
     try:
         for name, given in drawn:
@@ -204,39 +204,42 @@ def shrunk(chosen: Setting, failed: Outcome, fresh: Fresh, tries: int = 150) -> 
 
 def _smaller(chosen: Setting, played: Sequence[Step]) -> "list[tuple[Setting, list[Step]]]":
     every = list(played)
-    found: list[tuple[Setting, list[Step]]] = []
+    candidates: list[tuple[Setting, list[Step]]] = []
     for method in chosen.methods if len(chosen.methods) > 1 else ():
-        fewer = replace(chosen, methods=tuple(one for one in chosen.methods if one != method))
-        found.append((fewer, [_without(step, method) for step in every if step[1].get("method") != method]))
+        fewer = replace(chosen, methods=tuple(other for other in chosen.methods if other != method))
+        candidates.append((fewer, [_without(step, method) for step in every if step[1].get("method") != method]))
     for size in (4, 2, 1):
-        found += [(chosen, every[:at] + every[at + size :]) for at in range(len(every) - size, -1, -1)]
+        candidates += [(chosen, every[:at] + every[at + size :]) for at in range(len(every) - size, -1, -1)]
     for at, (name, given) in enumerate(every):
-        found += [(chosen, [*every[:at], (name, less), *every[at + 1 :]]) for less in _less(given)]
-    return found
+        candidates += [(chosen, [*every[:at], (name, less), *every[at + 1 :]]) for less in _less(given)]
+    return candidates
 
 
 def _without(step: Step, method: str) -> Step:
     name, given = step
     if not given.get("methods"):
         return step
-    return name, {**given, "methods": [one for one in given["methods"] if one != method]}
+    return name, {**given, "methods": [other for other in given["methods"] if other != method]}
 
 
 def _less(given: dict[str, Any]) -> "list[dict[str, Any]]":
-    found = []
+    candidates = []
     if "documents" in given:
         documents = given["documents"]
-        found += [
-            {**given, "documents": {one: documents[one] for one in documents if one != name}} for name in documents
+        candidates += [
+            {**given, "documents": {other: documents[other] for other in documents if other != name}}
+            for name in documents
         ]
-        found += [
+        candidates += [
             {**given, "documents": {**documents, name: text[:1]}} for name, text in documents.items() if len(text) > 1
         ]
     if len(given.get("names", ())) > 1:
-        found += [{**given, "names": [one for one in given["names"] if one != name]} for name in given["names"]]
+        candidates += [
+            {**given, "names": [other for other in given["names"] if other != name]} for name in given["names"]
+        ]
     if "death" in given:
         at, how = given["death"]
-        found.append({key: value for key, value in given.items() if key != "death"})
+        candidates.append({key: value for key, value in given.items() if key != "death"})
         sooner = sorted({1, at // 2, at - 1}) if isinstance(at, int) else []
-        found += [{**given, "death": [one, how]} for one in sooner if 0 < one < at]
-    return found
+        candidates += [{**given, "death": [other, how]} for other in sooner if 0 < other < at]
+    return candidates

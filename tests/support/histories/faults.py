@@ -86,8 +86,8 @@ def _half_upsert(real: Any, collection: Any, records: Any) -> None:
 
 
 def _half_delete(real: Any, collection: Any, ids: Any) -> None:
-    if held := list(ids)[: len(list(ids)) // 2]:
-        real(collection, held)
+    if half := list(ids)[: len(list(ids)) // 2]:
+        real(collection, half)
 
 
 def _half_made(real: Any, connection: Any, name: str, **named: Any) -> None:
@@ -166,8 +166,8 @@ def _of(args: tuple[Any, ...]) -> str:
     if args and isinstance(args[0], SQLiteCache):
         return " calls"
     names = (arg if isinstance(arg, str) else getattr(arg, "name", None) for arg in args[:3])
-    found = next((name for name in names if isinstance(name, str)), "")
-    return f" {_HASH.sub('', found)}" if found else ""
+    first = next((name for name in names if isinstance(name, str)), "")
+    return f" {_HASH.sub('', first)}" if first else ""
 
 
 _HASH = regex.compile(r"-[0-9a-f]{16}")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from histories import drawn, made
+from histories import drawn, materials
 from histories.fresh import Fresh
 from histories.played import Setting, Step
 from ragindex.index.parts import topological_order
@@ -29,8 +29,8 @@ def play(fresh: Fresh, steps: Sequence[Step], *methods: str, **chosen: Any) -> N
 
 def own_records(method: str) -> str:
     """The part of a method that has records of a document's passages alone."""
-    held = {registry.name_of(part) for part in topological_order(made.METHODS[method].parts())}
-    return next(name for name in _DATA if name in held)
+    part_names = {registry.name_of(part) for part in topological_order(materials.METHODS[method].parts())}
+    return next(name for name in _DATA if name in part_names)
 
 
 def write_of(method: str) -> str:

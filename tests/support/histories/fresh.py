@@ -1,5 +1,5 @@
 """What an undisturbed workspace answers, whose collections are searched from memory whatever the engine of a history:
-made once for a corpus and settings, in a folder in memory where there is room.
+made once for a corpus and settings, in a folder in memory where enough is left.
 """
 
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memory_folder import folder_in_memory
 
-from histories import made
+from histories import materials
 from histories.faults import pressed
 from ragindex.index.index import Index
 from ragindex.types import Retrieval
@@ -21,7 +21,7 @@ K = 50
 
 
 @dataclass(frozen=True)
-class Means:
+class Conditions:
     """What answers depend on besides documents and method. `fit` is the folder of the fits of an encoder that learns;
     `fitted` names them."""
 
@@ -40,33 +40,33 @@ class Fresh:
     root: Path
     _answers: dict[tuple[object, ...], list[Retrieval]] = field(default_factory=dict)
     _spaces: "OrderedDict[tuple[object, ...], Index]" = field(default_factory=OrderedDict)
-    _made: int = 0
+    _made_count: int = 0
 
-    def answers(self, corpus: made.Corpus, means: Means, method: str) -> list[Retrieval]:
-        """To `made.QUERIES`; nothing where there are no documents."""
+    def answers(self, corpus: materials.Corpus, means: Conditions, method: str) -> list[Retrieval]:
+        """To `materials.QUERIES`; nothing where there are no documents."""
         if not corpus:
-            return [Retrieval(()) for _ in made.QUERIES]
-        key = (tuple(sorted((name, tuple(held)) for name, held in corpus.items())), means)
+            return [Retrieval(()) for _ in materials.QUERIES]
+        key = (tuple(sorted((name, tuple(sentences)) for name, sentences in corpus.items())), means)
         if (*key, method) not in self._answers:
-            space, scheme = self._space(key, corpus, means), made.METHODS[method]
-            with made.failing(made.with_passages(means.failed)), pressed(1024, 64):
+            space, scheme = self._space(key, corpus, means), materials.METHODS[method]
+            with materials.failing(materials.with_passages(means.failed)), pressed(1024, 64):
                 space.build(scheme)
-            self._answers[*key, method] = scheme.open(space).retrieve(made.QUERIES, K)
+            self._answers[*key, method] = scheme.open(space).retrieve(materials.QUERIES, K)
         return self._answers[*key, method]
 
-    def _space(self, key: tuple[object, ...], corpus: made.Corpus, means: Means) -> Index:
+    def _space(self, key: tuple[object, ...], corpus: materials.Corpus, means: Conditions) -> Index:
         if key in self._spaces:
             self._spaces.move_to_end(key)
             return self._spaces[key]
-        self._made += 1
-        folder = self.root / f"{self._made}"
+        self._made_count += 1
+        folder = self.root / f"{self._made_count}"
         if means.fit is not None:
             shutil.copytree(means.fit, folder / "encoders")
-        chunking = made.CUTTINGS[means.chunking]
+        chunking = materials.CUTTINGS[means.chunking]
         space = Index.open(
-            folder, encoder=made.ENCODERS[means.encoder], llm=made.Model(), chunking=chunking, create=True
+            folder, encoder=materials.ENCODERS[means.encoder], llm=materials.Model(), chunking=chunking, create=True
         )
-        space.add(made.documents(corpus))
+        space.add(materials.documents(corpus))
         if means.imported is not None:
             space.import_part("extractions", means.imported)
         self._spaces[key] = space
@@ -76,6 +76,6 @@ class Fresh:
         return space
 
 
-def room(prefix: str) -> Path:
-    """A folder in memory where there is room: what waits for no disk is quick."""
+def make_folder(prefix: str) -> Path:
+    """A folder in memory where enough is left: what waits for no disk is quick."""
     return Path(tempfile.mkdtemp(prefix=prefix, dir=folder_in_memory(1 << 30)))

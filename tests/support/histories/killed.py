@@ -40,12 +40,12 @@ class Killed(History):
         name, given = work
         at = death[0] if isinstance(death[0], int) else len(death[0])
         share = math.log(min(at, _DRAWN_UP_TO)) / math.log(_DRAWN_UP_TO)
-        asked = {
+        request = {
             **{"folder": str(self.folder), "setting": asdict(self.setting), "encoder": self.encoder},
             **{"memory_gib": self.memory_gib, "name": name, "given": given},
         }
         seconds = share * self.took.get(name, 0.5)
-        status, took = _at_work(asked, seconds)
+        status, took = _at_work(request, seconds)
         self._forget()
         if status == -signal.SIGKILL:
             self.met.add(f"killed: {name}")
@@ -56,21 +56,21 @@ class Killed(History):
         return False
 
 
-def _at_work(asked: Mapping[str, Any], seconds: float) -> tuple[int, float]:
+def _at_work(request: Mapping[str, Any], seconds: float) -> tuple[int, float]:
     """How the process ended that is killed after so many seconds, and the seconds it was there."""
-    said, told = _parent()
-    os.write(said, json.dumps(asked).encode() + b"\n")
-    process, begun = int(_line(told)), time.monotonic()
-    if not select.select([told], [], [], seconds)[0]:
+    requests, replies = _parent()
+    os.write(requests, json.dumps(request).encode() + b"\n")
+    process, begun = int(_line(replies)), time.monotonic()
+    if not select.select([replies], [], [], seconds)[0]:
         os.kill(process, signal.SIGKILL)  # nobody has looked at how it ended, so the number is still its own
-    return int(_line(told)), time.monotonic() - begun
+    return int(_line(replies)), time.monotonic() - begun
 
 
-def _line(told: int) -> bytes:
+def _line(replies: int) -> bytes:
     """Nothing beyond it is read, so that what comes next can be waited for."""
     line = b""
     while not line.endswith(b"\n"):
-        read = os.read(told, 1)
+        read = os.read(replies, 1)
         assert read, "the process that the others are forked from has ended"
         line += read
     return line
@@ -99,14 +99,14 @@ _STARTED: list[subprocess.Popen[bytes]] = []  # whose pipes stay open
 # ---------------------------------------------------------------- the processes
 
 
-def _do(asked: Mapping[str, Any]) -> NoReturn:
+def _do(request: Mapping[str, Any]) -> NoReturn:
     """Nothing else runs in this process: it is a copy."""
     status = 1
     try:
-        setting = Setting(**asked["setting"])
+        setting = Setting(**request["setting"])
         with pressed(setting.batch, setting.fragments):
-            space = opened(Path(asked["folder"]), setting, asked["encoder"], asked["memory_gib"])
-            WORK[asked["name"]](space, **asked["given"])
+            space = opened(Path(request["folder"]), setting, request["encoder"], request["memory_gib"])
+            WORK[request["name"]](space, **request["given"])
         status = 0
     finally:
         if status:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from histories import made
+from histories import materials
 from ragindex.index import manifest as manifests
 from ragindex.index.index import Index
 from ragindex.parts.text.passages import Passages
@@ -20,7 +20,7 @@ class BrokenError(AssertionError):
         self.kind = kind
 
 
-def check(space: Index, corpus: made.Corpus, chunking: str) -> None:
+def check(space: Index, corpus: materials.Corpus, chunking: str) -> None:
     """Of every part that is up to date with `corpus`. Raises BrokenError."""
     manifest = manifests.read_manifest(space.folder)
     assert manifest is not None
@@ -29,9 +29,9 @@ def check(space: Index, corpus: made.Corpus, chunking: str) -> None:
         if record.corpus != manifest.corpus:
             continue
         own = _find_chunking(record)
-        passages = documents if record.name == "chunks" else set(made.passages(corpus, chunking, own))
+        passages = documents if record.name == "chunks" else set(materials.passages(corpus, chunking, own))
         known = passages | documents
-        for name in (one for one in names if one.rpartition(".")[0] == key):
+        for name in (full_name for full_name in names if full_name.rpartition(".")[0] == key):
             _check_records(space, name, known, record.collections)
         covered = _ids(space, f"{key}.coverage")
         if missing := passages - covered - set(record.failed) - _failed_before(manifest, record):
@@ -55,9 +55,13 @@ def _check_records(space: Index, name: str, known: set[str], pinned: dict[str, i
     for version in versions:
         assert version is not None
         collection = space.store.open(name, version)
-        fields = [one for one in ("passage_ids", "doc_ids") if one in collection.fields()]
+        fields = [field for field in ("passage_ids", "doc_ids") if field in collection.fields()]
         for row in (row for batch in collection.scan(fields) for row in batch.to_pylist()):
-            owners = {one for one in (row.get(field) or () for field in fields) for one in one}
+            owners = {
+                ids_of_field
+                for ids_of_field in (row.get(field) or () for field in fields)
+                for ids_of_field in ids_of_field
+            }
             if kind == "coverage":
                 owners.add(row["id"])
             if gone := owners - known:
@@ -78,12 +82,12 @@ def _failed_before(manifest: manifests.Manifest, record: manifests.PartRecord) -
 
 def _check_files(space: Index, key: str, collections: dict[str, int], known: set[str]) -> None:
     """The files of folders that hold now: no id of a document that is gone is in them."""
-    gone = [f"doc-{name}".encode() for name in made.NAMES if f"doc-{name}" not in known]
+    gone = [f"doc-{name}".encode() for name in materials.NAMES if f"doc-{name}" not in known]
     for folder in _folders(space, key, collections):
-        for path in (one for one in folder.rglob("*") if one.is_file()):
+        for path in (entry for entry in folder.rglob("*") if entry.is_file()):
             content = path.read_bytes()
-            if found := [id for id in gone if id in content]:
-                raise BrokenError("left over", f"the file {path.relative_to(space.folder)} names {found}")
+            if present := [id for id in gone if id in content]:
+                raise BrokenError("left over", f"the file {path.relative_to(space.folder)} names {present}")
 
 
 def _folders(space: Index, key: str, collections: dict[str, int]) -> Iterator[Path]:
@@ -92,8 +96,8 @@ def _folders(space: Index, key: str, collections: dict[str, int]) -> Iterator[Pa
     if not states:
         yield from [root] if root.exists() else []
     for name in states:
-        held = space.store.open(f"{key}.{name}", collections[name]).scan(("replaced",))
-        yield from (root / row["id"] for batch in held for row in batch.to_pylist() if not row["replaced"])
+        batches = space.store.open(f"{key}.{name}", collections[name]).scan(("replaced",))
+        yield from (root / row["id"] for batch in batches for row in batch.to_pylist() if not row["replaced"])
 
 
 def _check_parts(space: Index, manifest: manifests.Manifest, names: list[str]) -> None:
@@ -107,5 +111,5 @@ def _check_parts(space: Index, manifest: manifests.Manifest, names: list[str]) -
 
 def in_flight(folder: Path) -> Any:
     """What the workspace has written down of an unfinished sync, for messages."""
-    found = [path for path in folder.glob("*.json") if not path.name.startswith("workspace.")]
-    return {path.name: json.loads(path.read_text()) for path in found}
+    paths = [path for path in folder.glob("*.json") if not path.name.startswith("workspace.")]
+    return {path.name: json.loads(path.read_text()) for path in paths}

@@ -41,17 +41,17 @@ def lose(folder: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def kept(folder: Path) -> frozenset[int]:
+def list_kept_calls(folder: Path) -> frozenset[int]:
     """The calls whose answers are kept. Raises BrokenError where one is another than was paid for."""
     if not (folder / CALLS).exists():
         return frozenset()
     cache = SQLiteCache(folder / CALLS)
-    found = {call: cache.get(_key(call)) for call in CALLS_DRAWN}
+    answers = {call: cache.get(_key(call)) for call in CALLS_DRAWN}
     cache.close()
-    for call, answer in found.items():
+    for call, answer in answers.items():
         if answer not in (None, _answer(call)):
             raise BrokenError("paid", f"the answer of call {call} is {answer}")
-    return frozenset(call for call, answer in found.items() if answer is not None)
+    return frozenset(call for call, answer in answers.items() if answer is not None)
 
 
 def handed_on(file: Path) -> frozenset[int]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from histories import left, made, paid
+from histories import left, materials, paid
 from histories.faults import Clock, Death, clock, dying, pressed
-from histories.fresh import Fresh, K, Means
+from histories.fresh import Conditions, Fresh, K
 from histories.left import BrokenError
 from ragindex.errors import LanguageWarning, MissingPartError, StaleWarning
 from ragindex.index import manifest as manifests
@@ -47,9 +47,9 @@ class Setting:
 def opened(folder: Path, setting: Setting, encoder: str, memory_gib: float) -> Index:
     """The workspace, by a process that has just begun."""
     store, new = setting.store or LanceDB(memory_gib=memory_gib), manifests.read_manifest(folder) is None
-    chunking = made.CUTTINGS[setting.chunking] if new else "default"
+    chunking = materials.CUTTINGS[setting.chunking] if new else "default"
     return Index.open(
-        folder, encoder=made.ENCODERS[encoder], llm=made.Model(), store=store, chunking=chunking, create=True
+        folder, encoder=materials.ENCODERS[encoder], llm=materials.Model(), store=store, chunking=chunking, create=True
     )
 
 
@@ -101,7 +101,7 @@ class History:
     clock: Clock = field(default_factory=lambda: Clock(time))
 
     def __post_init__(self) -> None:
-        made.register_words()
+        materials.register_words()
         self.memory_gib = self.setting.memory_gib
         self._imports = self.folder.parent / f"{self.folder.name}-imports"
         self._imports.mkdir(parents=True)
@@ -124,9 +124,9 @@ class History:
             moved.ahead = self.clock.ahead
             yield
 
-    def put(self, documents: made.Corpus, death: Sequence[Any] = ()) -> None:
+    def put(self, documents: materials.Corpus, death: Sequence[Any] = ()) -> None:
         """Add documents and change them."""
-        new = {name: tuple(held) for name, held in documents.items()}
+        new = {name: tuple(sentences) for name, sentences in documents.items()}
         self._written(new, ("put", {"documents": new}), death)
 
     def remove(self, names: Sequence[str], death: Sequence[Any] = ()) -> None:
@@ -136,9 +136,9 @@ class History:
             gone: dict[str, None] = dict.fromkeys(there)
             self._written(gone, ("remove", {"names": there}), death)
 
-    def replace(self, documents: made.Corpus, death: Sequence[Any] = ()) -> None:
+    def replace(self, documents: materials.Corpus, death: Sequence[Any] = ()) -> None:
         """By another whole corpus."""
-        new = {name: tuple(held) for name, held in documents.items()}
+        new = {name: tuple(sentences) for name, sentences in documents.items()}
         change = {**dict.fromkeys(self.corpus), **new}
         self._written(change, ("replace", {"documents": new}), death)
 
@@ -159,14 +159,14 @@ class History:
         before = self._manifest()
         if not self.corpus and not (before and before.parts):
             return
-        asked = [method for method in self.setting.methods if methods is None or method in methods]
+        chosen = [method for method in self.setting.methods if methods is None or method in methods]
         if methods is None:
-            asked = [one for one in asked if self._key(one) in self.finished and self._kept(one)]
-        died = self._dying(("sync", {"methods": [] if methods is None else asked, "word": self.word}), death)
+            chosen = [method for method in chosen if self._key(method) in self.finished and self._is_pinned(method)]
+        died = self._dying(("sync", {"methods": [] if methods is None else chosen, "word": self.word}), death)
         if died and not self._went_through(before):
             self._check_finished("after a sync that died")
             return
-        self._after_sync(asked)
+        self._after_sync(chosen)
 
     def encode(self, encoder: str) -> None:
         """From now on another encoder."""
@@ -186,14 +186,14 @@ class History:
     def read(self, method: str, late: bool = False) -> None:
         """Open a reader, which then stays; a late one opens the method only when it is asked, but the workspace now."""
         known = self.finished.get(self._key(method))
-        if known is None or not known.known or not self._kept(method):
+        if known is None or not known.known or not self._is_pinned(method):
             return
         space = self._reader()
-        scheme = made.METHODS[method]
+        scheme = materials.METHODS[method]
         opened = None if late else scheme.open(space)
 
         def ask() -> list[Retrieval]:
-            return _asked(scheme.open(space) if opened is None else opened)
+            return _retrieve_all(scheme.open(space) if opened is None else opened)
 
         self.readers = [
             *self.readers[-_READERS + 1 :],
@@ -208,7 +208,7 @@ class History:
         """Import extractions of the documents as they are now."""
         if not self.corpus:
             return
-        file = made.openie(self.corpus, self.setting.chunking, self._imports)
+        file = materials.openie(self.corpus, self.setting.chunking, self._imports)
         before = self._manifest()
         died = self._dying(("take", {"file": str(file)}), death)
         if not died or self._manifest() != before:
@@ -217,7 +217,7 @@ class History:
     def pay(self, call: int, death: Sequence[Any] = ()) -> None:
         """A model answers."""
         died = self._dying(("pay", {"call": call}), death)
-        self.paid = self._either(paid.kept(self.folder), self.paid, self.paid | {call}, died)
+        self.paid = self._either(paid.list_kept_calls(self.folder), self.paid, self.paid | {call}, died)
 
     def hand_on(self, death: Sequence[Any] = ()) -> None:
         """Export all answers, over the last export."""
@@ -297,21 +297,21 @@ class History:
     def _written(self, change: Mapping[str, Any], work: Step, death: Sequence[Any]) -> None:
         """A document is as it was or as it shall be, whenever the process dies."""
         wanted = {**self.corpus, **change}
-        wanted = {name: held for name, held in wanted.items() if held is not None}
+        wanted = {name: content for name, content in wanted.items() if content is not None}
         if not self._dying(work, death):
             self.corpus = wanted
             return
-        held = {made.named(document.id): document for document in self.open().documents}
-        for name in {*self.corpus, *wanted, *held}:
-            options = [one.get(name) for one in (self.corpus, wanted)]
-            texts = [None if option is None else made.document(name, option) for option in options]
-            if held.get(name) not in texts:
-                raise BrokenError("documents", f"{name} is {held.get(name)}, neither of {texts}")
-            self._adopt(name, options[texts.index(held.get(name))])
+        stored = {materials.named(document.id): document for document in self.open().documents}
+        for name in {*self.corpus, *wanted, *stored}:
+            options = [corpus.get(name) for corpus in (self.corpus, wanted)]
+            texts = [None if option is None else materials.document(name, option) for option in options]
+            if stored.get(name) not in texts:
+                raise BrokenError("documents", f"{name} is {stored.get(name)}, neither of {texts}")
+            self._adopt(name, options[texts.index(stored.get(name))])
 
     def _adopt(self, name: str, sentences: Any) -> None:
         if sentences is None:
-            self.corpus = {one: text for one, text in self.corpus.items() if one != name}
+            self.corpus = {other: text for other, text in self.corpus.items() if other != name}
         else:
             self.corpus = {**self.corpus, name: sentences}
 
@@ -320,19 +320,19 @@ class History:
         return self._imports / "answers.jsonl"
 
     def _either(
-        self, found: frozenset[int], before: frozenset[int], after: frozenset[int], died: bool
+        self, calls: frozenset[int], before: frozenset[int], after: frozenset[int], died: bool
     ) -> frozenset[int]:
-        if found != after and not (died and found == before):
-            raise BrokenError("paid", f"the answers of {sorted(found)}, not {sorted(after)}")
-        return found
+        if calls != after and not (died and calls == before):
+            raise BrokenError("paid", f"the answers of {sorted(calls)}, not {sorted(after)}")
+        return calls
 
     def _renew_import(self) -> None:
         """A file of which nothing is in the corpus is refused: the user brings another."""
         if self.imported is not None and self.corpus:
-            passages = set(made.passages(self.corpus, self.setting.chunking).values())
+            passages = set(materials.passages(self.corpus, self.setting.chunking).values())
             known = {(doc["title"], doc["text"]) for doc in json.loads(self.imported.read_text())["docs"]}
             if not known & passages:
-                self.imported = made.openie(self.corpus, self.setting.chunking, self._imports)
+                self.imported = materials.openie(self.corpus, self.setting.chunking, self._imports)
                 self.open().import_part("extractions", self.imported)
 
     # ------------------------------------------------------------ what must hold
@@ -343,14 +343,16 @@ class History:
     def _pinned(self, method: str) -> dict[str, Mapping[str, int]] | None:
         """The collections of a method's parts, as the manifest has them for the encoder in use; None: not made."""
         space = self._reader()
-        parts = space.all_parts(made.METHODS[method])
+        parts = space.all_parts(materials.METHODS[method])
         keys = [space.key(part, space.pinned_encoder(part)) for part in parts]
         records = [space.manifest.parts.get(key) for key in keys]
         return (
-            None if None in records else {key: one.collections for key, one in zip(keys, records, strict=True) if one}
+            None
+            if None in records
+            else {key: record.collections for key, record in zip(keys, records, strict=True) if record}
         )
 
-    def _kept(self, method: str) -> bool:
+    def _is_pinned(self, method: str) -> bool:
         return self._pinned(method) is not None
 
     def _went_through(self, before: Manifest | None) -> bool:
@@ -359,22 +361,22 @@ class History:
         assert now is not None
         return before is None or _without_pins(now) != _without_pins(before)
 
-    def _means(self) -> Means:
+    def _means(self) -> Conditions:
         manifest = self._manifest()
         assert manifest is not None
         learnt = self.encoder == "lsa"
         fitted = manifest.encoders.get(self.encoder, "") if learnt else ""
         fit = self.folder / "encoders" if learnt and fitted else None
         failed = frozenset(self._failed(manifest))
-        return Means(self.encoder, self.setting.chunking, self.imported, failed, fitted, fit)
+        return Conditions(self.encoder, self.setting.chunking, self.imported, failed, fitted, fit)
 
     def _failed(self, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
-        passages = made.passages(self.corpus, self.setting.chunking)
+        passages = materials.passages(self.corpus, self.setting.chunking)
         space = self._reader()
-        held = {part: key for key in manifest.parts for part in [key]}
-        for task, name in made.ASKED.items():
+        keys = {part: key for key in manifest.parts for part in [key]}
+        for task, name in materials.ASKED.items():
             key = space.key(registry.part(name), None)
-            record = manifest.parts.get(held.get(key, ""))
+            record = manifest.parts.get(keys.get(key, ""))
             for id in record.failed if record else ():
                 if record and record.corpus == manifest.corpus and id in passages:
                     yield (task, *passages[id])
@@ -386,9 +388,9 @@ class History:
         means = self._means()
         for method in methods:
             expected = self.fresh.answers(self.corpus, means, method)
-            found = self._answers(method)
+            answers = self._answers(method)
             with _broken("the law", f"{method}, {means.encoder}"):
-                self._same()(found, expected, "unlike an undisturbed workspace of what is left")
+                self._same()(answers, expected, "unlike an undisturbed workspace of what is left")
             pinned = self._pinned(method)
             assert pinned is not None
             self.finished[self._key(method)] = Finished(expected, pinned, manifest.corpus, bool(means.failed))
@@ -396,22 +398,22 @@ class History:
         left.check(self.open(), self.corpus, self.setting.chunking)
 
     def _answers(self, method: str) -> list[Retrieval]:
-        return _asked(made.METHODS[method].open(self._reader()))
+        return _retrieve_all(materials.METHODS[method].open(self._reader()))
 
     def _check_failed(self, manifest: Manifest) -> None:
-        wrong = [one for one in self._failed(manifest) if not self.word or self.word not in one[2]]
+        wrong = [failure for failure in self._failed(manifest) if not self.word or self.word not in failure[2]]
         if wrong:
             raise BrokenError("failed", f"{wrong}, though nothing fails for them")
 
     def _age(self, methods: Sequence[str], manifest: Manifest) -> None:
         """Other methods are older than what they share with these, unless the documents are what they were."""
-        for key, one in list(self.finished.items()):
-            records = {part: manifest.parts.get(part) for part in one.pinned}
+        for key, answers in list(self.finished.items()):
+            records = {part: manifest.parts.get(part) for part in answers.pinned}
             if None in records.values():
                 del self.finished[key]
-            elif any(record.collections != one.pinned[part] for part, record in records.items() if record):
-                same = one.corpus == manifest.corpus and not one.failed and not self.word
-                one.known = one.known and (same or key[0] in methods)
+            elif any(record.collections != answers.pinned[part] for part, record in records.items() if record):
+                same = answers.corpus == manifest.corpus and not answers.failed and not self.word
+                answers.known = answers.known and (same or key[0] in methods)
 
     def _check_finished(self, when: str) -> None:
         """Whoever opens the workspace now sees what the last finished sync left."""
@@ -420,11 +422,11 @@ class History:
             if known is None or not known.known:
                 continue
             try:
-                found = self._answers(method)
+                answers = self._answers(method)
             except MissingPartError as error:
                 raise BrokenError("finished", f"{method} cannot be opened {when}: {error}") from error
             with _broken("finished", f"{method}, {self.encoder}"):
-                self._same()(found, known.expected, when)
+                self._same()(answers, known.expected, when)
 
     def _check_readers(self) -> None:
         for reader in self.readers:
@@ -432,7 +434,7 @@ class History:
                 reader.same(reader.ask(), reader.expected, "another answer than before")
 
     def _check_paid(self) -> None:
-        self._either(paid.kept(self.folder), self.paid, self.paid, died=False)
+        self._either(paid.list_kept_calls(self.folder), self.paid, self.paid, died=False)
 
 
 STEPS: Mapping[str, Callable[..., None]] = {
@@ -445,15 +447,15 @@ STEPS: Mapping[str, Callable[..., None]] = {
 
 
 def _sync(space: Index, methods: Sequence[str], word: str) -> None:
-    with made.failing(made.with_word(word)):
-        space.build(*[made.METHODS[method] for method in methods])
+    with materials.failing(materials.with_word(word)):
+        space.build(*[materials.METHODS[method] for method in methods])
 
 
 WORK: Mapping[str, Callable[..., object]] = {
-    "put": lambda space, documents: space.add(made.documents(documents)),
+    "put": lambda space, documents: space.add(materials.documents(documents)),
     "remove": lambda space, names: space.remove([f"doc-{name}" for name in names]),
-    "replace": lambda space, documents: space.replace(made.documents(documents)),
-    "rechunk": lambda space, chunking: space.rechunk(made.CUTTINGS[chunking]),
+    "replace": lambda space, documents: space.replace(materials.documents(documents)),
+    "rechunk": lambda space, chunking: space.rechunk(materials.CUTTINGS[chunking]),
     "sync": _sync,
     "take": lambda space, file: space.import_part("extractions", Path(file)),
     "pay": paid.pay,
@@ -463,27 +465,27 @@ WORK: Mapping[str, Callable[..., object]] = {
 """What the steps that write do to a workspace."""
 
 
-def assert_alike(found: Sequence[Retrieval], expected: Sequence[Retrieval], because: str) -> None:
+def assert_alike(retrievals: Sequence[Retrieval], expected: Sequence[Retrieval], because: str) -> None:
     """As `assert_same`, but hits may have changed places whose scores float32, in which some engines keep them, cannot
     tell apart: what is expected was found in memory."""
-    places = [{hit.id: place for place, hit in enumerate(one.hits)} for one in expected]
+    places = [{hit.id: place for place, hit in enumerate(retrieval.hits)} for retrieval in expected]
     ordered = [
-        replace(one, hits=tuple(sorted(one.hits, key=lambda hit: place[hit.id])))
-        if {hit.id for hit in one.hits} == place.keys() and len(one.hits) == len(place)
-        else one
-        for one, place in zip(found, places, strict=True)
+        replace(retrieval, hits=tuple(sorted(retrieval.hits, key=lambda hit: place[hit.id])))
+        if {hit.id for hit in retrieval.hits} == place.keys() and len(retrieval.hits) == len(place)
+        else retrieval
+        for retrieval, place in zip(retrievals, places, strict=True)
     ]
     assert_same(ordered, expected, because)
 
 
-def _asked(retriever: Retriever) -> list[Retrieval]:
-    return retriever.retrieve(made.QUERIES, K)
+def _retrieve_all(retriever: Retriever) -> list[Retrieval]:
+    return retriever.retrieve(materials.QUERIES, K)
 
 
 def _without_pins(manifest: Manifest) -> Any:
     """What only a sync that finishes its own parts writes."""
-    held = manifest.model_dump(mode="json", exclude={"finished_by", "leftover", "outdated"})
-    return {**held, "parts": {key: {**one, "collections": {}} for key, one in held["parts"].items()}}
+    content = manifest.model_dump(mode="json", exclude={"finished_by", "leftover", "outdated"})
+    return {**content, "parts": {key: {**record, "collections": {}} for key, record in content["parts"].items()}}
 
 
 @contextmanager

@@ -16,13 +16,13 @@ from ragindex_baselines.hybrid import Hybrid, HybridRetriever
 
 @dataclass(frozen=True)
 class Fixed:
-    """A retriever that always gives these ids, best first; `asked` holds the k it was asked for."""
+    """A retriever that always gives these ids, best first; `depths` holds the k it was asked for."""
 
     ids: str
-    asked: list[int]
+    depths: list[int]
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        self.asked.append(k)
+        self.depths.append(k)
         hits = [Hit(id, "passage", (id,), (id,), "", id, 1 / rank, "fixed") for rank, id in enumerate(self.ids, 1)]
         return [Retrieval(tuple(hits[:k]))] * len(queries)
 
@@ -35,9 +35,9 @@ def fused(*rankings: str, k: int = 10, **parameters: Any) -> dict[str, float]:
 
 
 def test_scores_are_sums_of_reciprocal_ranks() -> None:
-    found = fused("abc", "ca")
-    assert list(found) == ["a", "c", "b"]
-    assert found == pytest.approx({"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62})
+    scores = fused("abc", "ca")
+    assert list(scores) == ["a", "c", "b"]
+    assert scores == pytest.approx({"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62})
 
 
 def test_the_constant_weighs_first_ranks_against_agreement() -> None:
@@ -50,15 +50,15 @@ def test_bases_are_asked_for_depth_or_k_and_k_hits_come_back() -> None:
     assert list(fused("abc", "cba", k=2, depth=3)) == ["a", "c"]  # 1/61 + 1/63 > 2/62
     base = Fixed("abc", [])
     HybridRetriever((base,), Hybrid(depth=2), "hybrid").retrieve([Query("q", "who?")], 3)
-    assert base.asked == [3]
+    assert base.depths == [3]
 
 
 def test_scores_are_weighted_means_of_normalized_scores() -> None:
     """Scores are 1, 1/2, 1/3: normalized 1, 1/4, 0 of three results, and 1, 0 of two."""
     assert fused("abc", "ca", fusion="convex") == pytest.approx({"a": 1 / 2, "c": 1 / 2, "b": 1 / 8})
-    found = fused("abc", "ca", fusion="convex", weight=0.75)
-    assert found == pytest.approx({"c": 0.75, "a": 0.25, "b": 0.0625})
-    assert list(found) == ["c", "a", "b"]
+    scores = fused("abc", "ca", fusion="convex", weight=0.75)
+    assert scores == pytest.approx({"c": 0.75, "a": 0.25, "b": 0.0625})
+    assert list(scores) == ["c", "a", "b"]
     assert fused("abc", "ca", "ca", fusion="convex") == pytest.approx({"c": 2 / 3, "a": 1 / 3, "b": 1 / 12})
 
 

@@ -1,4 +1,4 @@
-"""Reranking: orders by hand, what a language model says, how rerankers are written, and twins."""
+"""Reranking: orders by hand, what a language model says, how rerankers are written, and pairs of methods."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
-from ragindex_baselines.rerank.method import order_candidates
+from ragindex_baselines.rerank.method import merge_orders, order_candidates
 from ragindex_baselines.rerank.rerankers import CrossEncoder, read_choice
 from ragindex_eval.run.plan import add_reranked, choose_methods
 
@@ -19,7 +19,7 @@ NAN, INFINITY = math.nan, math.inf
 
 
 @pytest.mark.parametrize(
-    ("said", "places", "scores", "counts"),
+    ("ranked", "places", "scores", "counts"),
     [
         ([(2, 0.5), (0, 0.9), (1, 0.7)], (0, 1, 2), (0.9, 0.7, 0.5), {}),
         ([(2, 0.5)], (2, 0, 1), (0.5, -0.5, -1.5), {"not returned": 2}),
@@ -36,11 +36,30 @@ NAN, INFINITY = math.nan, math.inf
         ([], (0, 1, 2), (3.0, 2.0, 1.0), {"not returned": 3}),
     ],
 )
-def test_orders_by_hand(said: Any, places: tuple[int, ...], scores: tuple[float, ...], counts: dict[str, int]) -> None:
-    order = order_candidates(said, ["z", "y", "x"])
+def test_orders_by_hand(
+    ranked: Any, places: tuple[int, ...], scores: tuple[float, ...], counts: dict[str, int]
+) -> None:
+    order = order_candidates(ranked, ["z", "y", "x"])
     assert (order.places, order.counts) == (places, counts)
     assert order.scores == pytest.approx(scores)
     assert order.note == ", ".join(f"{count} {what}" for what, count in counts.items())
+
+
+def test_orders_beside_bridges_are_merged_by_their_largest_score() -> None:
+    ids = ["z", "y", "x", "w"]
+    beside_z = order_candidates([(1, 3.0), (0, 1.0), (0, 9.0)], ["y", "x", "w"])  # x 3, y 1; y twice, w left out
+    beside_y = order_candidates([(0, 3.0), (1, 2.0)], ["z", "x", "w"])  # z 3, x 2
+    order = merge_orders([((1, 2, 3), beside_z), ((0, 2, 3), beside_y)], ids, rest=1)
+    assert order.places == (2, 0, 1, 3, 4)  # x before z: its sum is larger
+    assert order.scores == pytest.approx((3.0, 3.0, 1.0, 0.0, -1.0))
+    assert (order.returned, order.counts) == (3, {"said twice": 1, "not returned": 1})
+
+
+def test_a_single_bridge_stays_first() -> None:
+    order = merge_orders([((1, 2), order_candidates([(1, 0.5)], ["y", "x"]))], ["z", "y", "x"])
+    assert (order.places, order.scores) == ((0, 2, 1), (1.5, 0.5, -0.5))
+    alone = merge_orders([((), order_candidates([], []))], ["z"])
+    assert (alone.places, alone.scores) == ((0,), (1.0,))
 
 
 def test_those_that_nobody_was_asked_about_come_last_and_are_not_counted() -> None:
@@ -53,19 +72,19 @@ def test_those_that_nobody_was_asked_about_come_last_and_are_not_counted() -> No
     st.lists(st.text(max_size=2), max_size=5, unique=True),
     st.integers(0, 3),
 )
-def test_nothing_gets_lost_whatever_is_said(said: list[tuple[int, float]], candidates: list[str], rest: int) -> None:
-    order = order_candidates(said, candidates, rest)
+def test_nothing_gets_lost_whatever_is_said(scored: list[tuple[int, float]], candidates: list[str], rest: int) -> None:
+    order = order_candidates(scored, candidates, rest)
     n = len(candidates)
     assert sorted(order.places) == list(range(n + rest))
     keys = [(-score, candidates[place]) for place, score in zip(order.places, order.scores, strict=True) if place < n]
     assert keys == sorted(keys)
     assert list(order.scores) == sorted(order.scores, reverse=True)
-    unscored = [place for place in order.places if place >= n or not any(place == one for one, _ in said)]
+    unscored = [place for place in order.places if place >= n or not any(place == ranked for ranked, _ in scored)]
     assert unscored == sorted(unscored)
-    usable = {place for place, score in said if 0 <= place < n and abs(score) <= 1e12}
+    usable = {place for place, score in scored if 0 <= place < n and abs(score) <= 1e12}
     assert order.counts.get("not returned", 0) == n - len(usable)
     wrong = sum(order.counts.get(what, 0) for what in ("said twice", "no such passage", "no score"))
-    assert wrong == len(said) - len(usable)
+    assert wrong == len(scored) - len(usable)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +99,7 @@ def test_a_plain_text_without_numbers() -> None:
         read_choice("The first one.")
 
 
-# ---------------------------------------------------------------- how rerankers are written, and twins
+# ---------------------------------------------------------------- how rerankers are written, and pairs
 
 
 @pytest.mark.parametrize(
@@ -103,8 +122,8 @@ def test_twins_follow_their_methods() -> None:
     methods, _ = choose_methods(
         ["bm25", {"name": "hybrid", "label": "deep", "params": {"depth": 7}}, "rerank(base=dense)"]
     )
-    found = {method.label: registry.label(method.scheme) for method in add_reranked(methods, True)}
-    assert found == {
+    labels = {method.label: registry.label(method.scheme) for method in add_reranked(methods, True)}
+    assert labels == {
         "bm25": "bm25",
         "bm25 + rerank": "rerank(base=bm25)",
         "deep": "hybrid(depth=7)",

@@ -18,7 +18,7 @@ def test_workflow_runs_gate_and_uploads_what_it_writes() -> None:
     for file in upload["with"]["path"].split():
         assert file in line
     assert job["env"]["BASELINE"] == "bm25"
-    given = re.sub(r"\$\{?(\w+)\}?", lambda found: str(job["env"][found[1]]), line.replace("\\\n", " "))
+    given = re.sub(r"\$\{?(\w+)\}?", lambda match: str(job["env"][match[1]]), line.replace("\\\n", " "))
     program, *words = shlex.split(given, comments=True)
     assert (program, words[0]) == ("ragindex", "gate")
     parse_command(words)

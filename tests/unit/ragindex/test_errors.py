@@ -6,13 +6,13 @@ from ragindex.errors import DataError
 
 
 @pytest.mark.parametrize(
-    ("found", "end"),
+    ("expected", "end"),
     [
         ("a line", "found a line."),
         ("a sentence. Another.", "found a sentence. Another."),
         ("nothing. Run: ragindex index notes --index w", "nothing. Run: ragindex index notes --index w"),
     ],
 )
-def test_data_errors_end_a_sentence_but_no_command(found: str, end: str) -> None:
+def test_data_errors_end_a_sentence_but_no_command(expected: str, end: str) -> None:
     """A full stop after a command would be part of its last word when it is pasted."""
-    assert DataError("a number", found).reason == f"expected a number; found {end.removeprefix('found ')}"
+    assert DataError("a number", expected).reason == f"expected a number; found {end.removeprefix('found ')}"

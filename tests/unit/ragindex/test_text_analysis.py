@@ -83,7 +83,7 @@ def test_a_text_of_stop_words_keeps_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "one", "other"),
+    ("language", "first", "other"),
     [
         ("german", "Häuser", "Haus"),
         ("german", "STRASSE", "Straße"),
@@ -102,8 +102,8 @@ def test_a_text_of_stop_words_keeps_them() -> None:
         ("japanese", "葛\U000e0100飾区", "葛飾区"),
     ],
 )
-def test_same_token(language: str, one: str, other: str) -> None:
-    assert analyse(one, language) == analyse(other, language) != []
+def test_same_token(language: str, first: str, other: str) -> None:
+    assert analyse(first, language) == analyse(other, language) != []
 
 
 def test_indic_vowel_signs_stay() -> None:
@@ -254,8 +254,8 @@ def test_a_language_without_a_list_is_unsure_in_its_own_script() -> None:
     ],
 )
 def test_a_language_without_analysis_is_named(text: str, language: str) -> None:
-    said = f"The corpus looks like {language}, which has no stop words here; pass --language none"
-    assert language_warning([text] * 3, "english") == said
+    warning = f"The corpus looks like {language}, which has no stop words here; pass --language none"
+    assert language_warning([text] * 3, "english") == warning
     assert language_warning([text] * 3, "none") is None
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from ragindex.types import Hit
-from ragindex_retrievers.hop import Hop, Searches, list_new_names, list_rare_words, write_second_question
+from ragindex_retrievers.hop import Hop, Searches
+from ragindex_retrievers.second_question import list_new_names, list_rare_words, write_second_question
 
 LIMPOPO = "The Limpopo passes Beitbridge in Gwanda District, Zimbabwe. It is a river of the Limpopo valley."
 QUESTION = "Which waterfall is in the country where the Limpopo passes Beitbridge?"

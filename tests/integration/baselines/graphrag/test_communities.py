@@ -58,8 +58,8 @@ def table(collection: Any) -> dict[str, dict[str, Any]]:
 
 def reports(workspace: Index, of: Any = None) -> dict[str, dict[str, Any]]:
     """The reports by their communities' members, sorted."""
-    found = table(workspace.open_part(of or Communities()).reports)
-    return {" ".join(sorted(row["entities"])): row for row in found.values()}
+    rows = table(workspace.open_part(of or Communities()).reports)
+    return {" ".join(sorted(row["entities"])): row for row in rows.values()}
 
 
 # ---------------------------------------------------------------- the graph
@@ -106,8 +106,8 @@ def listing(folder: Path, documents: Sequence[Document], names: Mapping[str, lis
     """`built`, with the names that passages list beside their triples."""
     file = openie(folder / "openie.json", documents)
     value = json.loads(file.read_text())
-    for one, document in zip(value["docs"], documents, strict=True):
-        one["extracted_entities"] = names.get(document.id, [])
+    for passage, document in zip(value["docs"], documents, strict=True):
+        passage["extracted_entities"] = names.get(document.id, [])
     file.write_text(json.dumps(value))
     workspace = imported(folder / "w", file, documents)
     workspace.build(EntityVectors(of=part("entity_graph(of=triples(entity_key=casefold))")), EntityVectors())
@@ -156,11 +156,11 @@ def test_only_what_changed_is_written(tmp_path: Path, monkeypatch: pytest.Monkey
     workspace.build(Communities(), EntityVectors())
     before = table(workspace.open_part(EntityGraph()).entities)
     written: list[list[str]] = []
-    held = workspace.store.create
+    create_collection = workspace.store.create
     workspace.add([more])
 
     def create(name: str, schema: Any) -> Any:
-        collection = held(name, schema)
+        collection = create_collection(name, schema)
         if "entities" in name or "entity_vectors" in name:
             upsert = type(collection).upsert
             spy = type("Spied", (type(collection),), {"upsert": lambda self, rows: note(self, rows, upsert)})
@@ -192,7 +192,9 @@ class Spy:
 # ---------------------------------------------------------------- unkind graphs
 
 
-def found(pairs: Sequence[tuple[int, int]], weights: Sequence[float] = (), **given: Any) -> list[tuple[int, ...]]:
+def cluster_pairs(
+    pairs: Sequence[tuple[int, int]], weights: Sequence[float] = (), **given: Any
+) -> list[tuple[int, ...]]:
     wanted = {"max_size": 10, "level": 2, "largest_component": False, "seed": 7, **given}
     each = np.array(weights or [1.0] * len(pairs), np.float64)
     return find_communities(np.array(sorted(pairs), np.int64).reshape(-1, 2), each, **wanted)
@@ -203,45 +205,45 @@ def clique(first: int, size: int) -> list[tuple[int, int]]:
 
 
 def test_two_cliques_and_a_bridge() -> None:
-    assert found([*clique(0, 5), *clique(5, 4), (4, 5)]) == [(0, 1, 2, 3, 4), (5, 6, 7, 8)]
+    assert cluster_pairs([*clique(0, 5), *clique(5, 4), (4, 5)]) == [(0, 1, 2, 3, 4), (5, 6, 7, 8)]
 
 
 def test_weights_count() -> None:
     square = [(0, 1), (0, 3), (1, 2), (2, 3)]
-    assert found(square, [9, 1, 1, 9]) == [(0, 1), (2, 3)]
-    assert found(square, [1, 9, 9, 1]) == [(0, 3), (1, 2)]
+    assert cluster_pairs(square, [9, 1, 1, 9]) == [(0, 1), (2, 3)]
+    assert cluster_pairs(square, [1, 9, 9, 1]) == [(0, 3), (1, 2)]
 
 
 def test_the_largest_component() -> None:
     pairs = [*clique(2, 3), *clique(10, 3), (20, 21)]
-    assert found(pairs) == [(2, 3, 4), (10, 11, 12), (20, 21)]
-    assert found(pairs, largest_component=True) == [(2, 3, 4)]  # of two equal ones that with the least node
-    assert found([*clique(2, 3), *clique(10, 4)], largest_component=True) == [(10, 11, 12, 13)]
+    assert cluster_pairs(pairs) == [(2, 3, 4), (10, 11, 12), (20, 21)]
+    assert cluster_pairs(pairs, largest_component=True) == [(2, 3, 4)]  # of two equal ones that with the least node
+    assert cluster_pairs([*clique(2, 3), *clique(10, 4)], largest_component=True) == [(10, 11, 12, 13)]
 
 
 def test_large_communities_are_split_as_often_as_the_level_says() -> None:
     ring = [*((number, number + 1) for number in range(999)), (0, 999)]
-    sizes = [max(map(len, found(ring, level=level))) for level in range(4)]
+    sizes = [max(map(len, cluster_pairs(ring, level=level))) for level in range(4)]
     assert sizes[0] > 10 >= sizes[1] == sizes[3]
-    assert sorted(node for nodes in found(ring) for node in nodes) == list(range(1000))
-    assert max(map(len, found(ring, level=9, max_size=2))) <= 3
+    assert sorted(node for nodes in cluster_pairs(ring) for node in nodes) == list(range(1000))
+    assert max(map(len, cluster_pairs(ring, level=9, max_size=2))) <= 3
 
 
 def test_what_cannot_be_split_stays_whole() -> None:
-    assert found(clique(0, 60)) == [tuple(range(60))]
+    assert cluster_pairs(clique(0, 60)) == [tuple(range(60))]
     hub = [(0, leaf) for leaf in range(1, 20_001)]
-    assert found(hub) == [tuple(range(20_001))]
+    assert cluster_pairs(hub) == [tuple(range(20_001))]
 
 
 def test_no_edges() -> None:
-    assert found([]) == []
-    assert found([], largest_component=True) == []
+    assert cluster_pairs([]) == []
+    assert cluster_pairs([], largest_component=True) == []
 
 
 def test_the_seed_decides_and_no_process_matters() -> None:
     drawn = np.unique(np.sort(np.random.default_rng(1).integers(0, 300, (900, 2))), axis=0).tolist()
     pairs = [(low, high) for low, high in drawn if low < high]
-    first, again, other = (found(pairs, largest_component=True, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (cluster_pairs(pairs, largest_component=True, seed=seed) for seed in (0, 0, 1))
     assert first == again != other
     code = (
         "import numpy as np; from ragindex_baselines.graphrag.communities import find_communities; "
@@ -257,24 +259,24 @@ def test_the_seed_decides_and_no_process_matters() -> None:
 @given(st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)).filter(lambda pair: pair[0] < pair[1])))
 def test_communities_share_nothing_and_leave_nothing_out(pairs: set[tuple[int, int]]) -> None:
     nodes = sorted({node for pair in pairs for node in pair})
-    parts = found(sorted(pairs))
+    parts = cluster_pairs(sorted(pairs))
     assert sorted(node for nodes in parts for node in nodes) == nodes
-    assert parts == sorted(tuple(sorted(one)) for one in parts)
-    for one in parts:  # each is connected
-        reached, edge = {one[0]}, {one[0]}
+    assert parts == sorted(tuple(sorted(names)) for names in parts)
+    for community in parts:  # each is connected
+        reached, edge = {community[0]}, {community[0]}
         while edge:
-            near = {b if a in edge else a for a, b in pairs if (a in edge) != (b in edge) and {a, b} <= set(one)}
+            near = {b if a in edge else a for a, b in pairs if (a in edge) != (b in edge) and {a, b} <= set(community)}
             edge = near - reached
             reached |= near
-        assert reached == set(one)
+        assert reached == set(community)
 
 
 def test_as_good_as_another_program() -> None:
     networkx = pytest.importorskip("networkx")
     club = networkx.convert_node_labels_to_integers(networkx.karate_club_graph())
-    ours = found([tuple(sorted(pair)) for pair in club.edges], max_size=100)
+    ours = cluster_pairs([tuple(sorted(pair)) for pair in club.edges], max_size=100)
     others = [networkx.community.louvain_communities(club, weight=None, seed=seed) for seed in range(5)]
-    scores = [networkx.community.modularity(club, one, weight=None) for one in (ours, *others)]
+    scores = [networkx.community.modularity(club, partition, weight=None) for partition in (ours, *others)]
     assert scores[0] == pytest.approx(max(scores), abs=0.01)
 
 
@@ -329,9 +331,9 @@ def test_the_parts_say_what_they_can_stand_on() -> None:
 
 
 def test_reports_by_rule(triangles: Index) -> None:
-    made = reports(triangles)
-    assert sorted(made) == ["Ann Bob Cid", "Dan Eve Fay"]
-    assert made["Ann Bob Cid"] == {
+    written = reports(triangles)
+    assert sorted(written) == ["Ann Bob Cid", "Dan Eve Fay"]
+    assert written["Ann Bob Cid"] == {
         "title": "Cid, Ann, Bob",  # Cid has three relations
         "text": "Cid, Ann, Bob\nCid knows Ann. Bob knows Cid. Ann knows Bob. Cid met Dan.\n"
         "- Cid knows Ann.\n- Bob knows Cid.\n- Ann knows Bob.\n- Cid met Dan.",
@@ -360,16 +362,16 @@ def write(body: Mapping[str, Any]) -> str:
     """Extracts what the text spells out; the title of a report is the line of its members."""
     if not is_report(body):
         return spells_out(body)
-    members, *_ = asked(body).splitlines()
+    members, *_ = read_content(body).splitlines()
     return json.dumps({"title": members, "summary": "They belong together.", "findings": ["One.", " ", "Two\nlines."]})
 
 
-def asked(body: Mapping[str, Any]) -> str:
+def read_content(body: Mapping[str, Any]) -> str:
     return str(body["messages"][-1]["content"])
 
 
 def report_calls(server: OpenAIServer) -> list[Mapping[str, Any]]:
-    return sorted((request.body for request in server.requests if is_report(request.body)), key=asked)
+    return sorted((request.body for request in server.requests if is_report(request.body)), key=read_content)
 
 
 def test_what_a_model_is_asked_and_what_it_costs(server: OpenAIServer, tmp_path: Path) -> None:
@@ -379,7 +381,7 @@ def test_what_a_model_is_asked_and_what_it_costs(server: OpenAIServer, tmp_path:
         workspace.build(Communities())
     calls = report_calls(server)
     assert (len(server.requests), len(calls)) == (5 + 2, 2)
-    assert [asked(body) for body in calls] == [
+    assert [read_content(body) for body in calls] == [
         "Members: Cid; Ann; Bob\n\nStatements:\nCid knows Ann\nBob knows Cid\nAnn knows Bob\nCid met Dan",
         "Members: Dan; Eve; Fay\n\nStatements:\nDan likes Eve\nFay likes Dan\nEve likes Fay\nCid met Dan",
     ]
@@ -406,7 +408,7 @@ def test_the_input_of_a_report_is_bounded(server: OpenAIServer, tmp_path: Path) 
     small = Communities(input_tokens=100)
     workspace.build(small)
     (body,) = report_calls(server)
-    members, _, _, *statements = asked(body).splitlines()
+    members, _, _, *statements = read_content(body).splitlines()
     assert 300 < len("\n".join(statements)) <= 400  # four characters a token
     assert statements[0].startswith("Hub has the very long property number")
     assert len(members) <= 2000
@@ -480,4 +482,4 @@ def test_an_estimate_counts_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     # a community a town by rules; models connect more names, and make 0.17 times as many communities
     assert (reporting.task, reporting.calls) == (REPORT.name, 1)
     assert 3 * 300 * 0.17 < reporting.input_tokens < 3 * 1000 * 0.17
-    assert Extractions in [type(one) for one in Triples().inputs()]
+    assert Extractions in [type(input_part) for input_part in Triples().inputs()]

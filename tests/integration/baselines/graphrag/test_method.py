@@ -28,7 +28,7 @@ DOCUMENTS = (
     spelt("6", "Gil|likes|Hal"),
 )
 REPORT = "Cid, Ann, Bob\nCid knows Ann. Bob knows Cid. Ann knows Bob. Cid met Dan.\n" + "\n".join(
-    f"- {one}." for one in ("Cid knows Ann", "Bob knows Cid", "Ann knows Bob", "Cid met Dan")
+    f"- {text}." for text in ("Cid knows Ann", "Bob knows Cid", "Ann knows Bob", "Cid met Dan")
 )
 
 
@@ -39,9 +39,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     with pytest.MonkeyPatch.context() as patch, OpenAIServer() as running:
         patch.setenv("OPENAI_API_KEY", KEY)
         patch.setenv("EMBEDDING_BASE_URL", running.url)
-        made = imported(folder / "w", openie(folder / "openie.json", DOCUMENTS), DOCUMENTS, encoder="openai:words")
-        made.build(GraphRAG())
-        yield made
+        index = imported(folder / "w", openie(folder / "openie.json", DOCUMENTS), DOCUMENTS, encoder="openai:words")
+        index.build(GraphRAG())
+        yield index
 
 
 def ask(workspace: Index, scheme: GraphRAG, text: str, k: int = 10, where: Filter | None = None) -> Retrieval:
@@ -49,42 +49,42 @@ def ask(workspace: Index, scheme: GraphRAG, text: str, k: int = 10, where: Filte
     return retrieval
 
 
-def ids(found: Retrieval) -> list[str]:
-    return [hit.id for hit in found.hits]
+def ids(retrieval: Retrieval) -> list[str]:
+    return [hit.id for hit in retrieval.hits]
 
 
 def test_a_question_by_hand(workspace: Index) -> None:
     scheme = GraphRAG(entities=2)
-    found = ask(workspace, scheme, "Ann")
-    entities, passages, relations, communities = found.trace
+    retrieval = ask(workspace, scheme, "Ann")
+    entities, passages, relations, communities = retrieval.trace
     assert entities.ids == ("Ann", "Bob")
-    assert [(hit.id, hit.score) for hit in found.hits] == [("2", 1.0), ("1", 0.5)]  # of Ann; Bob has no others
-    assert found.hits[0].text == "Cid|knows|Ann\nAnn|knows|Bob"
-    assert (found.hits[0].source, found.hits[0].doc_ids) == ("graphrag(entities=2)", ("2",))
-    assert found.hits[0].metadata == {"2": {"id": "2"}}
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [("2", 1.0), ("1", 0.5)]  # of Ann; Bob has no others
+    assert retrieval.hits[0].text == "Cid|knows|Ann\nAnn|knows|Bob"
+    assert (retrieval.hits[0].source, retrieval.hits[0].doc_ids) == ("graphrag(entities=2)", ("2",))
+    assert retrieval.hits[0].metadata == {"2": {"id": "2"}}
     assert passages.ids == ("2", "1")
     assert relations.triples[0] == Triple("Ann", "knows", "Bob")  # between the two
     assert set(relations.triples[1:]) == {Triple("Cid", "knows", "Ann"), Triple("Bob", "knows", "Cid")}
     (community,) = communities.ids
-    assert found.notes == (REPORT, "\n".join(f"{t.subject} knows {t.object}" for t in relations.triples))
+    assert retrieval.notes == (REPORT, "\n".join(f"{t.subject} knows {t.object}" for t in relations.triples))
     memberships = workspace.open_part(Communities()).memberships
     assert memberships.get(["Ann"], ("community",)).to_pylist() == [{"id": "Ann", "community": community}]
 
 
 def test_passages_come_entity_by_entity(workspace: Index) -> None:
     assert ids(ask(workspace, GraphRAG(entities=1), "Dan")) == ["3", "4", "5"]
-    found = ask(workspace, GraphRAG(entities=3), "Dan likes Eve likes Fay")
-    assert found.trace[0].ids == ("Eve", "Fay", "Dan")
-    assert ids(found) == ["4", "5", "3"]
+    retrieval = ask(workspace, GraphRAG(entities=3), "Dan likes Eve likes Fay")
+    assert retrieval.trace[0].ids == ("Eve", "Fay", "Dan")
+    assert ids(retrieval) == ["4", "5", "3"]
     assert ids(ask(workspace, GraphRAG(entities=3), "Dan likes Eve likes Fay", k=2)) == ["4", "5"]
     assert sorted(ids(ask(workspace, GraphRAG(), "Ann"))) == ["1", "2", "3", "4", "5", "6"]  # there are only 8 entities
 
 
 def test_entities_outside_the_largest_component_have_no_report(workspace: Index) -> None:
-    found = ask(workspace, GraphRAG(entities=2), "Gil likes Hal")
-    assert found.trace[0].ids == ("Gil", "Hal")
-    assert ids(found) == ["6"]
-    assert found.notes == ("Gil likes Hal",)
+    retrieval = ask(workspace, GraphRAG(entities=2), "Gil likes Hal")
+    assert retrieval.trace[0].ids == ("Gil", "Hal")
+    assert ids(retrieval) == ["6"]
+    assert retrieval.notes == ("Gil likes Hal",)
     everywhere = registry.scheme("graphrag(communities=communities(largest_component=false), entities=2)")
     workspace.build(everywhere)
     assert ask(workspace, everywhere, "Gil likes Hal").notes == (
@@ -104,30 +104,30 @@ OTHERS = tuple(id for id in "123456" if id != "3")
     "where", [meta("id", *OTHERS), Not(meta("id", "3")), Ids(OTHERS), Terms("doc_ids", OTHERS), Not(Ids(("3",)))]
 )
 def test_what_a_filter_keeps_out_is_neither_found_nor_told(workspace: Index, where: Filter, entities: int) -> None:
-    found = ask(workspace, GraphRAG(entities=entities), "Cid", where=where)
+    retrieval = ask(workspace, GraphRAG(entities=entities), "Cid", where=where)
     # Cid and Dan are made from passage 3 too, and so is the report on Ann, Bob and Cid
-    assert set(found.trace[0].ids) <= {"Ann", "Bob", "Eve", "Fay", "Gil", "Hal"}
-    assert len(found.trace[0].ids) == min(entities, 6)
-    assert not {"3"} & set(ids(found))
-    assert not any("Dan met" in text or "met Dan" in text for text in (*found.notes, str(found.trace)))
+    assert set(retrieval.trace[0].ids) <= {"Ann", "Bob", "Eve", "Fay", "Gil", "Hal"}
+    assert len(retrieval.trace[0].ids) == min(entities, 6)
+    assert not {"3"} & set(ids(retrieval))
+    assert not any("Dan met" in text or "met Dan" in text for text in (*retrieval.notes, str(retrieval.trace)))
 
 
 def test_an_entity_that_others_describe_too_leads_nowhere(workspace: Index) -> None:
-    found = ask(workspace, GraphRAG(), "Ann", where=meta("id", "1"))
-    assert (found.hits, found.notes, found.trace[0].ids) == ((), (), ())
-    found = ask(workspace, GraphRAG(), "Gil", where=meta("id", "6"))
-    assert (ids(found), found.trace[0].ids) == (["6"], ("Gil", "Hal"))
-    assert found.trace[2].triples == (Triple("Gil", "likes", "Hal"),)
+    retrieval = ask(workspace, GraphRAG(), "Ann", where=meta("id", "1"))
+    assert (retrieval.hits, retrieval.notes, retrieval.trace[0].ids) == ((), (), ())
+    retrieval = ask(workspace, GraphRAG(), "Gil", where=meta("id", "6"))
+    assert (ids(retrieval), retrieval.trace[0].ids) == (["6"], ("Gil", "Hal"))
+    assert retrieval.trace[2].triples == (Triple("Gil", "likes", "Hal"),)
 
 
 def test_a_report_is_told_when_all_that_it_rests_on_passes(workspace: Index) -> None:
-    found = ask(workspace, GraphRAG(entities=1), "Ann", where=Not(meta("id", "4", "5", "6")))
-    assert (ids(found), found.notes[0]) == (["2", "1"], REPORT)
+    retrieval = ask(workspace, GraphRAG(entities=1), "Ann", where=Not(meta("id", "4", "5", "6")))
+    assert (ids(retrieval), retrieval.notes[0]) == (["2", "1"], REPORT)
 
 
 def test_a_filter_that_nothing_passes(workspace: Index) -> None:
-    found = ask(workspace, GraphRAG(), "Ann", where=meta("id", "nobody"))
-    assert (found.hits, found.notes) == ((), ())
+    retrieval = ask(workspace, GraphRAG(), "Ann", where=meta("id", "nobody"))
+    assert (retrieval.hits, retrieval.notes) == ((), ())
 
 
 # ---------------------------------------------------------------- what the reader is handed
@@ -143,8 +143,8 @@ def test_notes_are_bounded_and_can_be_left_out(workspace: Index) -> None:
 
 
 def test_notes_count_in_the_readers_budget(workspace: Index) -> None:
-    found = ask(workspace, GraphRAG(entities=1), "Ann")
-    seen = build_context(found.hits, found.notes, 60)
+    retrieval = ask(workspace, GraphRAG(entities=1), "Ann")
+    seen = build_context(retrieval.hits, retrieval.notes, 60)
     assert seen.notes[0] == REPORT
     assert seen.passages[-1].text == "Ann|knows|Bob"  # the second passage's start
     assert seen.tokens <= 60
@@ -207,5 +207,5 @@ def test_candidates_are_bounded() -> None:
 
 
 def test_communities_of_more_entities_come_first() -> None:
-    rows = [{"community": one} for one in ("x", "y", "z", "y", "z")]
+    rows = [{"community": name} for name in ("x", "y", "z", "y", "z")]
     assert method.rank_communities(rows) == ["y", "z", "x"]

@@ -48,8 +48,8 @@ def graph_of(
     return connected(texts[1], PhraseMentions(texts[0], sides, owners), synonyms)
 
 
-def pairs(*found: tuple[int, int, float]) -> SimilarPairs:
-    first, second, cosines = (np.array([one[n] for one in found]) for n in range(3))
+def pairs(*weighted: tuple[int, int, float]) -> SimilarPairs:
+    first, second, cosines = (np.array([pair[n] for pair in weighted]) for n in range(3))
     return SimilarPairs(first.astype(np.int64), second.astype(np.int64), cosines.astype(np.float32))
 
 
@@ -113,8 +113,8 @@ def by_igraph(graph: WeightedGraph, reset: np.ndarray, damping: float) -> np.nda
 
     edges = graph.matrix().tocoo()
     once = edges.row < edges.col
-    made = igraph.Graph(edges.shape[0], np.stack([edges.row[once], edges.col[once]], axis=1).tolist())
-    values = made.personalized_pagerank(
+    peer = igraph.Graph(edges.shape[0], np.stack([edges.row[once], edges.col[once]], axis=1).tolist())
+    values = peer.personalized_pagerank(
         directed=False, damping=damping, reset=reset.tolist(), weights=edges.data[once].tolist()
     )
     return np.array(values)
@@ -126,7 +126,7 @@ def graphs(draw: st.DrawFn) -> WeightedGraph:
     phrases, passages = draw(st.integers(1, 12)), draw(st.integers(1, 8))
     place = st.integers(0, phrases - 1)
     triples = draw(st.lists(st.tuples(place, place, st.integers(0, passages - 1)), max_size=25))
-    alike = draw(st.sets(st.tuples(place, place).filter(lambda one: one[0] < one[1]), max_size=6))
+    alike = draw(st.sets(st.tuples(place, place).filter(lambda pair: pair[0] < pair[1]), max_size=6))
     return graph_of(phrases, passages, triples, pairs(*((a, b, 0.875) for a, b in sorted(alike))))
 
 
@@ -176,8 +176,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder, size = tmp_path_factory.mktemp("world"), SIZE
     documents = list(worlds.make_documents(size))
     stated: dict[str, list[Any]] = {document.id: [] for document in documents}
-    for id, one in worlds.make_triples(size):
-        stated[id].append([one.subject, one.predicate, one.object])
+    for id, statement in worlds.make_triples(size):
+        stated[id].append([statement.subject, statement.predicate, statement.object])
     docs = [
         {"title": d.title, "text": d.text, "extracted_entities": [], "extracted_triples": stated[d.id]}
         for d in documents
@@ -188,15 +188,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return workspace
 
 
-def asked() -> list[Query]:
-    return [Query(f"q{n}", one.text) for n, one in enumerate(worlds.make_questions(SIZE, per_kind=6))]
+def make_queries() -> list[Query]:
+    return [Query(f"q{n}", question.text) for n, question in enumerate(worlds.make_questions(SIZE, per_kind=6))]
 
 
 def test_facts_are_ranked_as_igraph_ranks_them(world: Index) -> None:
     graph = world.open_part(PhraseGraph()).graph
     resident = world.open_part(Vectors(of=Passages())).resident()
     order = np.argsort(resident.ids.to_pylist())
-    queries, first = asked(), len(graph.phrases)
+    queries, first = make_queries(), len(graph.phrases)
     retriever = FACTS.open(world)
     assert isinstance(retriever, FactRetriever)
     vectors = world.encoder.encode_queries([query.text for query in queries])
@@ -215,15 +215,15 @@ def test_facts_are_ranked_as_igraph_ranks_them(world: Index) -> None:
         assert sorted(exact[ranking]) == pytest.approx(sorted(exact)[-15:], rel=1e-3)
 
 
-@pytest.mark.parametrize(("local", "whole"), [(FACTS, POWER), (ENTITIES, ENTITIES_BY_POWER)])
-def test_both_walks_give_the_same_answers(local: HippoRAG, whole: HippoRAG, world: Index) -> None:
-    queries = asked()
-    fast, slow = (scheme.open(world).retrieve(queries, 15) for scheme in (local, whole))
-    for one, other in zip(fast, slow, strict=True):
-        assert {hit.id: hit.score for hit in one.hits} == pytest.approx(
+@pytest.mark.parametrize(("local", "complete"), [(FACTS, POWER), (ENTITIES, ENTITIES_BY_POWER)])
+def test_both_walks_give_the_same_answers(local: HippoRAG, complete: HippoRAG, world: Index) -> None:
+    queries = make_queries()
+    fast, slow = (scheme.open(world).retrieve(queries, 15) for scheme in (local, complete))
+    for retrieval, other in zip(fast, slow, strict=True):
+        assert {hit.id: hit.score for hit in retrieval.hits} == pytest.approx(
             {hit.id: hit.score for hit in other.hits}, abs=1e-4
         )
-        assert len(one.hits) == 15
+        assert len(retrieval.hits) == 15
 
 
 # ---------------------------------------------------------------- spread vectors
@@ -233,8 +233,8 @@ def solved(graph: WeightedGraph, reset: np.ndarray) -> np.ndarray:
     """The values at passages, by solving what a walk's values satisfy; each column of `reset` is one walk's."""
     matrix, first = graph.matrix().toarray().astype(np.float64), len(graph.phrases)
     going = np.divide(0.5 * matrix, graph.degrees, out=np.zeros_like(matrix), where=graph.degrees > 0)
-    whole = np.concatenate([np.zeros((first, reset.shape[1])), reset])
-    values: np.ndarray = np.linalg.solve(np.eye(len(matrix)) - going, 0.5 * whole)[first:]
+    extended = np.concatenate([np.zeros((first, reset.shape[1])), reset])
+    values: np.ndarray = np.linalg.solve(np.eye(len(matrix)) - going, 0.5 * extended)[first:]
     return values
 
 
@@ -253,8 +253,8 @@ def test_spread_vectors_against_a_solver(walks: int, rows: int, world: Index, mo
     columns[:, order >= SIZE] = 7
     spread(graph, columns, np.where(order < SIZE, order, -1), 0.5)
     expected = solved(graph, np.concatenate([reset, np.ones((SIZE, 1))], axis=1))
-    found = columns[:, :SIZE].T
-    assert found == pytest.approx(expected, abs=2e-6)
+    vectors = columns[:, :SIZE].T
+    assert vectors == pytest.approx(expected, abs=2e-6)
 
 
 def test_spread_vectors_as_they_are_kept(world: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,12 +262,12 @@ def test_spread_vectors_as_they_are_kept(world: Index, tmp_path: Path, monkeypat
     monkeypatch.setattr(spread_vectors, "_ROWS", 7)
     other = SpreadVectors(damping=0.4999999)
     world.build(other)
-    whole, blocks = (world.open_part(part) for part in (SpreadVectors(), other))
-    assert isinstance(whole, PassageSpread)
-    assert blocks.passages.to_pylist() == whole.passages.to_pylist()
-    assert blocks.vectors == pytest.approx(whole.vectors, abs=1e-5)
-    assert blocks.ones == pytest.approx(whole.ones, abs=1e-5)
-    assert whole.vectors.shape == (SIZE, 32)
+    complete, blocks = (world.open_part(part) for part in (SpreadVectors(), other))
+    assert isinstance(complete, PassageSpread)
+    assert blocks.passages.to_pylist() == complete.passages.to_pylist()
+    assert blocks.vectors == pytest.approx(complete.vectors, abs=1e-5)
+    assert blocks.ones == pytest.approx(complete.ones, abs=1e-5)
+    assert complete.vectors.shape == (SIZE, 32)
     folders = list((world.folder / "parts").glob("spread_vectors-*"))
     assert [len(list(folder.iterdir())) for folder in folders] == [1, 1]  # no scratch
 
@@ -350,8 +350,8 @@ def test_without_any_triple_passages_are_ranked_by_cosine(tmp_path: Path) -> Non
 
 
 def test_passages_that_are_all_equally_near(tmp_path: Path) -> None:
-    found, nothing = FACTS.open(small(tmp_path, D)).retrieve([Query("q", "ghi"), Query("none", "123")], 3)
-    assert [(hit.id, hit.score) for hit in found.hits] == [("D", pytest.approx(0.025))]
+    retrievals, nothing = FACTS.open(small(tmp_path, D)).retrieve([Query("q", "ghi"), Query("none", "123")], 3)
+    assert [(hit.id, hit.score) for hit in retrievals.hits] == [("D", pytest.approx(0.025))]
     assert nothing.hits == ()  # no letter, no vector
 
 
@@ -365,9 +365,9 @@ def test_a_component_of_its_own_and_phrases_that_are_all_synonyms(tmp_path: Path
     alike = [spelt(f"S{n:02d}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 26)]
     workspace = small(tmp_path, *alike, C, D, schemes=(FACTS, ENTITIES))
     for scheme in (FACTS, ENTITIES):
-        one, other = scheme.open(workspace).retrieve([Query("1", "Who is Pqr"), Query("2", "Who is Abab")], 40)
-        assert one.hits[0].id == "C"
-        assert {hit.id for hit in other.hits[:25]} == {one.id for one in alike}
+        retrieval, other = scheme.open(workspace).retrieve([Query("1", "Who is Pqr"), Query("2", "Who is Abab")], 40)
+        assert retrieval.hits[0].id == "C"
+        assert {hit.id for hit in other.hits[:25]} == {document.id for document in alike}
 
 
 def test_parts_of_different_corpora_are_refused(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ C = spelt("C", "uvw|is|xyz")
 D = Document("D", "", "Nothing is said here.", {"id": "D"})
 
 
-def made(tmp_path: Path, *documents: Document, part: PhraseGraph | None = None) -> Index:
+def build(tmp_path: Path, *documents: Document, part: PhraseGraph | None = None) -> Index:
     workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C, D)))
     workspace.add(documents)
@@ -43,9 +43,9 @@ def edges(graph: WeightedGraph) -> dict[tuple[str, str], float]:
     names = [*graph.phrases.to_pylist(), *graph.passages.to_pylist()]
     matrix = graph.matrix().tocoo()
     rows = zip(matrix.row.tolist(), matrix.col.tolist(), matrix.data.tolist(), strict=True)
-    found = {(names[a], names[b]): weight for a, b, weight in rows}
-    assert all(found[b, a] == weight for (a, b), weight in found.items())
-    return {(a, b): weight for (a, b), weight in found.items() if names.index(a) <= names.index(b)}
+    weights = {(names[a], names[b]): weight for a, b, weight in rows}
+    assert all(weights[b, a] == weight for (a, b), weight in weights.items())
+    return {(a, b): weight for (a, b), weight in weights.items() if names.index(a) <= names.index(b)}
 
 
 def opened(workspace: Index, part: PhraseGraph | None = None) -> WeightedGraph:
@@ -62,7 +62,7 @@ def test_by_hand(little: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(encoded_names, "_BLOCK", 4)
         monkeypatch.setattr(similar_pairs, "_WAITING", 3)
         monkeypatch.setattr(similar_pairs, "_SIFTED", 9)
-    graph = opened(made(tmp_path, A, B, C, D))
+    graph = opened(build(tmp_path, A, B, C, D))
     assert graph.phrases.to_pylist() == ["12 may 1899", "1871", "aabc", "abc", "uvw", "xyz"]
     assert graph.passages.to_pylist() == ["A", "B", "C", "D"]
     alike = pytest.approx(4 / 18**0.5)  # (2, 1, 1) and (1, 1, 1)
@@ -92,7 +92,7 @@ def test_by_hand(little: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_numbers_without_synonyms(tmp_path: Path) -> None:
     part = PhraseGraph(numbers=False, synonyms=0)
-    graph = opened(made(tmp_path, A, B, part=part), part)
+    graph = opened(build(tmp_path, A, B, part=part), part)
     assert graph.phrases.to_pylist() == ["aabc", "abc", "xyz"]
     assert edges(graph) == {
         ("aabc", "xyz"): 1,
@@ -105,7 +105,7 @@ def test_without_numbers_without_synonyms(tmp_path: Path) -> None:
 
 
 def test_passages_without_triples_alone(tmp_path: Path) -> None:
-    graph = opened(made(tmp_path, D))
+    graph = opened(build(tmp_path, D))
     assert (len(graph.phrases), graph.passages.to_pylist(), edges(graph)) == (0, ["D"], {})
     assert (graph.degrees.tolist(), graph.passage_counts.tolist()) == ([0.0], [])
 
@@ -117,9 +117,9 @@ def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     workspace.add(documents)
     part = PhraseGraph(synonyms=2)
     workspace.build(part)
-    found = [weight for pair, weight in edges(opened(workspace, part)).items() if "P" not in "".join(pair)]
+    weights = [weight for pair, weight in edges(opened(workspace, part)).items() if "P" not in "".join(pair)]
     joined = 29  # by triples; some of these are synonyms too
-    assert 29 <= sum(found) - joined <= 2 * 58 + 1e-3
+    assert 29 <= sum(weights) - joined <= 2 * 58 + 1e-3
 
 
 # ---------------------------------------------------------------- a little at a time
@@ -187,7 +187,7 @@ def same(graph: WeightedGraph, other: WeightedGraph) -> bool:
 
 def test_each_phrase_is_encoded_once(tmp_path: Path) -> None:
     ENCODED.clear()
-    workspace = made(tmp_path, A, B)
+    workspace = build(tmp_path, A, B)
     before = opened(workspace)
     assert sorted(ENCODED) == ["12 may 1899", "1871", "aabc", "abc", "xyz"]
     workspace.add([C])
@@ -202,7 +202,7 @@ def test_each_phrase_is_encoded_once(tmp_path: Path) -> None:
 
 
 def test_files_that_are_lost(tmp_path: Path) -> None:
-    workspace = made(tmp_path, A)
+    workspace = build(tmp_path, A)
     folder = next((tmp_path / "w" / "parts").glob("phrase_graph-*/*"))
     (folder / "phrases.arrow").write_bytes(b"")
     with pytest.raises(

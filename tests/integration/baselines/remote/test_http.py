@@ -17,7 +17,7 @@ import ragindex
 from ragindex._util.http import RequestProblemError
 from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
-from ragindex.estimate import estimate_questions
+from ragindex.estimate import ReadingPlan, estimate_questions
 from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
@@ -44,10 +44,10 @@ def server() -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    made = Index.open(tmp_path_factory.mktemp("http") / "index", encoder="lsa", chunking=None, create=True)
-    made.add(DOCUMENTS)
-    made.build(registry.scheme("bm25"))
-    return made
+    folder = Index.open(tmp_path_factory.mktemp("http") / "index", encoder="lsa", chunking=None, create=True)
+    folder.add(DOCUMENTS)
+    folder.build(registry.scheme("bm25"))
+    return folder
 
 
 def ask(index: Index, url: str, k: int = 3, query: Query = QUESTION, **params: Any) -> Retrieval:
@@ -56,17 +56,17 @@ def ask(index: Index, url: str, k: int = 3, query: Query = QUESTION, **params: A
     return retrieval
 
 
-def found_by(found: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
-    return [(hit.id, hit.doc_ids) for hit in found.hits]
+def found_by(retrieval: Retrieval) -> list[tuple[str, tuple[str, ...]]]:
+    return [(hit.id, hit.doc_ids) for hit in retrieval.hits]
 
 
 # ---------------------------------------------------------------- what is found
 
 
 def test_hits_are_documents_of_the_corpus(server: OpenAIServer, index: Index) -> None:
-    found = ask(index, server.url.removesuffix("/v1") + "/v1" + PLAIN)
-    assert found_by(found) == [("lindau", ("lindau",)), ("ferry", ("ferry",)), ("vault", ("vault",))]
-    first = found.hits[0]
+    retrieval = ask(index, server.url.removesuffix("/v1") + "/v1" + PLAIN)
+    assert found_by(retrieval) == [("lindau", ("lindau",)), ("ferry", ("ferry",)), ("vault", ("vault",))]
+    first = retrieval.hits[0]
     assert (first.title, first.text) == ("Lindau", DOCUMENTS[0].text)
     assert first.metadata == {"lindau": DOCUMENTS[0].metadata}
     (request,) = server.requests
@@ -76,9 +76,9 @@ def test_hits_are_documents_of_the_corpus(server: OpenAIServer, index: Index) ->
 
 def test_a_vector_store_names_files_by_the_last_part_of_their_paths(server: OpenAIServer, index: Index) -> None:
     query = Query("q", "How long does rye bread keep?")
-    found = ask(index, server.url + VECTOR_STORE, 2, query, protocol="openai")
-    assert found.hits[0].doc_ids == ("notes/bread",)
-    assert (found.hits[0].id, found.hits[0].title) == ("file-0", "bread")
+    retrieval = ask(index, server.url + VECTOR_STORE, 2, query, protocol="openai")
+    assert retrieval.hits[0].doc_ids == ("notes/bread",)
+    assert (retrieval.hits[0].id, retrieval.hits[0].title) == ("file-0", "bread")
     assert server.requests[0].body == {"query": query.text, "max_num_results": 2}
 
 
@@ -89,8 +89,8 @@ def test_documents_are_matched_in_either_form_of_unicode(id: str, server: OpenAI
     index.build(registry.scheme("bm25"))
     for served in ("caf\u00e9", "cafe\u0301"):
         documents = [replace(DOCUMENTS[0], id=served)]
-        found = ask(index, searching(server, documents).url.removesuffix("/v1") + "/v1" + PLAIN, 1)
-        assert [hit.doc_ids for hit in found.hits] == [(id,)]
+        retrieval = ask(index, searching(server, documents).url.removesuffix("/v1") + "/v1" + PLAIN, 1)
+        assert [hit.doc_ids for hit in retrieval.hits] == [(id,)]
 
 
 def test_a_key_goes_into_the_header_that_is_named(server: OpenAIServer, index: Index) -> None:
@@ -141,11 +141,11 @@ def test_scores_and_ids(
 
 def test_hits_of_unknown_documents_are_set_aside_and_told(server: OpenAIServer, index: Index) -> None:
     server.faults.append(hits({"id": "nowhere"}, {"id": "ferry"}, {"id": 17}))
-    found = ask(index, server.url + PLAIN)
-    assert found_by(found) == [("ferry", ("ferry",))]
-    told = found.trace[1]
-    assert (told.index, told.ids) == (UNKNOWN_DOCUMENTS, ("nowhere", "17"))
-    assert told.note == "2 of 3 hits are of no document of the corpus"
+    retrieval = ask(index, server.url + PLAIN)
+    assert found_by(retrieval) == [("ferry", ("ferry",))]
+    step = retrieval.trace[1]
+    assert (step.index, step.ids) == (UNKNOWN_DOCUMENTS, ("nowhere", "17"))
+    assert step.note == "2 of 3 hits are of no document of the corpus"
 
 
 def test_texts_are_bounded(server: OpenAIServer, index: Index) -> None:
@@ -155,8 +155,8 @@ def test_texts_are_bounded(server: OpenAIServer, index: Index) -> None:
 
 
 def test_a_filter_asks_for_more_and_keeps_what_passes(server: OpenAIServer, index: Index) -> None:
-    found = ask(index, server.url + PLAIN, 1, replace(QUESTION, filter=meta("team", "blue")), depth=20)
-    assert found_by(found) == [("vault", ("vault",))]
+    retrieval = ask(index, server.url + PLAIN, 1, replace(QUESTION, filter=meta("team", "blue")), depth=20)
+    assert found_by(retrieval) == [("vault", ("vault",))]
     assert server.requests[0].body == {"query": QUESTION.text, "k": 20}
 
 
@@ -271,9 +271,8 @@ def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(serve
     assert batching_for(index, registry.scheme("bm25")).size == 32
     data = Corpus("made", "jsonl", tuple(DOCUMENTS), 0, (), True)
     with pytest.raises(UsageError, match="service asks a service, and an estimate asks none. Leave it out"):
-        estimate_questions(
-            data, {"service": scheme}, registry.llm("openai:small"), LLMSettings(), [QUESTION], reads=True
-        )
+        llm = registry.llm("openai:small")
+        estimate_questions(data, {"service": scheme}, llm, LLMSettings(), [QUESTION], reading=ReadingPlan(llm))
     assert server.requests == []
 
 
@@ -321,10 +320,10 @@ def test_a_key_that_is_not_set(index: Index, monkeypatch: pytest.MonkeyPatch) ->
 
 def write_questions(folder: Path) -> tuple[Path, Path]:
     documents, questions = folder / "documents", folder / "questions.csv"
-    for one in DOCUMENTS:
-        path = documents / f"{one.id}.md"
+    for document in DOCUMENTS:
+        path = documents / f"{document.id}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"# {one.title}\n{one.text}\n")
+        path.write_text(f"# {document.title}\n{document.text}\n")
     questions.write_text(
         "question,documents\nWhen was the lighthouse of Lindau built?,lindau.md\nHow long does rye bread keep?,"
         "notes/bread.md\nHow long does the ferry to Bregenz take?,ferry.md\n"
@@ -333,7 +332,7 @@ def write_questions(folder: Path) -> tuple[Path, Path]:
 
 
 def as_files(change: Callable[[str], str]) -> list[ragindex.Document]:
-    return [replace(one, id=change(f"{one.id}.md")) for one in DOCUMENTS]
+    return [replace(document, id=change(f"{document.id}.md")) for document in DOCUMENTS]
 
 
 def test_a_service_is_compared_like_any_method(server: OpenAIServer, tmp_path: Path) -> None:
@@ -342,8 +341,8 @@ def test_a_service_is_compared_like_any_method(server: OpenAIServer, tmp_path: P
     service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY, price=2)"
     result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[1, 5])
     assert result[service]["R@1"] == 1.0
-    (asked,) = [method for method in result.comparison.methods if method.name == "http"]
-    assert [answer.usage.money for answer in asked.final] == pytest.approx([0.002] * 3)
+    (request,) = [method for method in result.comparison.methods if method.name == "http"]
+    assert [answer.usage.money for answer in request.final] == pytest.approx([0.002] * 3)
     assert {received.body["k"] for received in server.requests} == {1, 5}
 
 

@@ -1,4 +1,4 @@
-"""A race with a budget: what it did not suffice for is said to be unknown, and wins nothing."""
+"""A race with a budget: what it did not suffice for stays unknown, and wins nothing."""
 
 import json
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ def test_what_costs_more_than_the_budget_is_not_begun(till: Till) -> None:
     done = ragindex(*COMMAND, "--methods", "bm25,dense(over=topics)", "--budget", "0.05")
     assert done.code == 9, done
     assert till.server.requests == []  # nothing is paid for an index that cannot be finished
-    found = json.loads(Path("r.json").read_text())
-    states = {candidate["label"]: candidate["state"] for candidate in found["candidates"]}
+    report = json.loads(Path("r.json").read_text())
+    states = {candidate["label"]: candidate["state"] for candidate in report["candidates"]}
     assert states == {"bm25": "racing", "dense(over=topics)": "budget"}
-    assert (found["chosen"], found["decided"]) == ("bm25", False)
+    assert (report["chosen"], report["decided"]) == ("bm25", False)
     assert "only candidate" not in done.out
     assert (
         "Undecided: dense(over=topics) could not be built or asked within --budget, so nothing is known of it. "
@@ -36,33 +36,33 @@ def test_what_costs_more_than_the_budget_is_not_begun(till: Till) -> None:
         "error: The budget did not suffice for dense(over=topics), of which nothing is known. "
         "The same command with a larger --budget goes on where this one stopped."
     ) in done.err
-    reason = next(candidate["reason"] for candidate in found["candidates"] if candidate["state"] == "budget")
+    reason = next(candidate["reason"] for candidate in report["candidates"] if candidate["state"] == "budget")
     assert reason.startswith("not built, as its index costs $")
     assert reason.endswith(" at least, and $0.0500 of the budget is left")
-    assert found["would_change"][0].startswith("dense(over=topics) may be chosen with a larger --budget: ")
+    assert report["would_change"][0].startswith("dense(over=topics) may be chosen with a larger --budget: ")
 
 
 def test_a_budget_that_ends_while_answers_are_paid_for(till: Till) -> None:
     done = ragindex(*COMMAND, "--methods", "bm25,ircot", "--budget", "0.8")
     assert done.code == 9, done
-    found = json.loads(Path("r.json").read_text())
-    states = {candidate["label"]: candidate["state"] for candidate in found["candidates"]}
+    report = json.loads(Path("r.json").read_text())
+    states = {candidate["label"]: candidate["state"] for candidate in report["candidates"]}
     assert states == {"bm25": "racing", "ircot": "budget"}
-    assert (found["chosen"], found["decided"]) == ("bm25", False)
+    assert (report["chosen"], report["decided"]) == ("bm25", False)
     assert "only candidate" not in done.out
     assert till.money < 0.8
-    checked(till, found["paid"])
+    checked(till, report["paid"])
 
 
 def test_a_larger_budget_goes_on(till: Till) -> None:
     assert ragindex(*COMMAND, "--methods", "bm25,dense(over=topics)", "--budget", "0.05").code == 9
     done = ragindex(*COMMAND, "--methods", "bm25,dense(over=topics)", "--budget", "50")
     assert done.code == 0, done.err
-    found = json.loads(Path("r.json").read_text())
-    assert "budget" not in {candidate["state"] for candidate in found["candidates"]}
-    spent = found["paid"]
+    report = json.loads(Path("r.json").read_text())
+    assert "budget" not in {candidate["state"] for candidate in report["candidates"]}
+    spent = report["paid"]
     assert f" Paid ${till.money:.4f}." in " ".join(done.out.split())
-    assert found["questions_asked"] == found["spent"] == 4  # two questions of two candidates
+    assert report["questions_asked"] == report["spent"] == 4  # two questions of two candidates
     checked(till, spent)
 
 

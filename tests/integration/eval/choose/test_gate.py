@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 from command_line import make_desk, ragindex
-from made_comparisons import made
+from made_comparisons import make_comparison
 from openai_server import chat
 from till import billing, open_desk
 
@@ -42,7 +42,7 @@ def test_method_that_fails_on_every_question_has_no_verdict(tmp_path: Path, monk
 
 def test_verdicts_of_saved_results() -> None:
     recalls = {"best": [1.0] * 60, "same": [1.0] * 60, "worst": [0.0] * 60}
-    save_results(Study("made", (made(recalls, found={"same": [["a", "b"]] * 60}),)), Path("old"))
+    save_results(Study("made", (make_comparison(recalls, rankings={"same": [["a", "b"]] * 60}),)), Path("old"))
     passed = ragindex("gate", "old:best", "--against", "old:worst", "--junit", "gate.xml", "--json", "gate.json")
     assert passed.code == 0, passed.err
     assert passed.out.startswith("PASS: R@5 of best is 100.0, of worst 0.0; ")

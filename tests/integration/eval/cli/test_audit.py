@@ -30,7 +30,7 @@ def test_pages() -> None:
     """What the page says of values, a table, rankings and questions."""
     commands = {
         "audit_values": ("--value", "40.5", "--value", "36.4", *EM),
-        "audit_table": (str(ROOT / "studies" / "sirerag-table-8.yaml"),),
+        "audit_table": (str(ROOT / "eval/ragindex_eval/studies" / "sirerag-table-8.yaml"),),
         "audit_rankings": ("--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.txt", "--metric", "R@1"),
         "audit_questions": ("--questions", "questions.csv", "--documents", "notes"),
     }
@@ -56,8 +56,8 @@ def test_number_of_questions_by_name() -> None:
 
 
 def test_baseline_of_a_value() -> None:
-    one = audit(["40.5"], baseline="36.4", n=1000, metric="EM")
-    assert one == audit(["40.5", "36.4"], n=1000, metric="EM")
+    report = audit(["40.5"], baseline="36.4", n=1000, metric="EM")
+    assert report == audit(["40.5", "36.4"], n=1000, metric="EM")
     assert audit(["40.5"], n=1000, metric="EM").claims == ()
 
 

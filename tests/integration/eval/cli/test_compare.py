@@ -72,7 +72,7 @@ def test_json_alone_on_standard_output(run: Run, working_folder: Path) -> None:
     again = json.loads((working_folder / "figures.json").read_text())
     (note,) = again.pop("notes")
     assert re.fullmatch(r"bm25: 2 answers read from \d\d:\d\d; --fresh asks again", note)
-    assert again == {name: one for name, one in value.items() if name != "notes"}
+    assert again == {name: content for name, content in value.items() if name != "notes"}
     assert "bm25" in beside.stdout
 
 
@@ -100,10 +100,10 @@ def test_a_study_of_a_file(run: Run, working_folder: Path) -> None:
 
 
 def test_a_figure_that_is_too_low_fails_after_the_results_are_written(run: Run, working_folder: Path) -> None:
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--k", "1")
-    run(*asked, "--fail-below", "bm25:R@1=0.5")
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--k", "1")
+    run(*arguments, "--fail-below", "bm25:R@1=0.5")
     with pytest.raises(BelowThresholdError, match=r"R@1 of bm25 on notes is 0\.7500, below the required 0\.9"):
-        run(*asked, "--fail-below", "bm25:R@1=0.5", "--fail-below", "bm25:R@1=0.9", "--out", "elsewhere")
+        run(*arguments, "--fail-below", "bm25:R@1=0.5", "--fail-below", "bm25:R@1=0.9", "--out", "elsewhere")
     assert (working_folder / "elsewhere" / "report.html").is_file()
 
 
@@ -111,17 +111,17 @@ def test_files_that_cannot_be_read_are_left_out(run: Run, working_folder: Path) 
     """The results are written all the same; only --skip-bad makes it a success, and --strict stops at once."""
     (working_folder / "notes" / "empty.txt").write_text("")
     (working_folder / "notes" / "picture.png").write_bytes(b"\x89PNG")
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25")
     with pytest.raises(LeftOutError, match="1 file that cannot be read was left out"):
-        run(*asked, "--out", "results")
+        run(*arguments, "--out", "results")
     comparison = json.loads((working_folder / "results" / "comparison.json").read_text())
     assert [note.rpartition("/")[2] for note in comparison["notes"] if note.startswith("skipped: ")] == [
         "empty.txt: expected a file with text in it; found none."
     ]
     with pytest.raises(DataError, match=r"empty\.txt: expected a file with text in it; found none\."):
-        run(*asked, "--strict")
+        run(*arguments, "--strict")
     (working_folder / "questions.csv").write_text(QUESTIONS + "Who?,,nobody.md\n")
-    skipped = run(*asked, "--skip-bad")
+    skipped = run(*arguments, "--skip-bad")
     assert skipped.exit_code == 0
     assert "skipped: " in skipped.stdout
     assert "nobody.md" in skipped.stdout

@@ -43,10 +43,10 @@ def pasted(text: str) -> list[str]:
 
 def test_printed_commands_name_what_is_not_the_own() -> None:
     assert ragindex(*WRITING["index"], "--index", "w").code == 0
-    asked = ("--encoder", ONE, "--store", STORES[1], "--seed", "7")
+    arguments = ("--encoder", ONE, "--store", STORES[1], "--seed", "7")
     for command in (("search", "slate"), ("ask", "slate"), ("export",)):
-        missing = ragindex(*command, "--index", "w", "--method", "dense", *asked)
-        assert pasted(missing.err) == ["index", "--index", "w", "--methods", "dense", *asked]
+        missing = ragindex(*command, "--index", "w", "--method", "dense", *arguments)
+        assert pasted(missing.err) == ["index", "--index", "w", "--methods", "dense", *arguments]
     assert ragindex(*pasted(missing.err)).code == 0
     assert search().json["encoder"] == f"{ONE}, seed 7"
     assert pasted(search("--encoder", TWO).err)[-2:] == ["--encoder", TWO]
@@ -73,5 +73,5 @@ def test_llm_store_and_language_are_those_of_the_index(monkeypatch: pytest.Monke
         manifest = read_manifest(Path("w"))
         assert manifest is not None
         assert manifest.llm["params"]["model"] == "gpt-4o-mini"
-    said = ragindex(*WRITING["compare"], "--index", "w", "--json", "-").json
-    assert (said["store"], said["language"]) == (STORES[1], "german")
+    report = ragindex(*WRITING["compare"], "--index", "w", "--json", "-").json
+    assert (report["store"], report["language"]) == (STORES[1], "german")

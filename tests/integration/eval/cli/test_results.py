@@ -16,7 +16,7 @@ from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Stud
 from ragindex_eval.results.questions import QuestionAnswer
 
 
-def found(query: str, *documents: str) -> MethodAnswer:
+def make_answer(query: str, *documents: str) -> MethodAnswer:
     return MethodAnswer(
         query, tuple(SavedHit(f"{document}#0", (document,), 0.5, document.title()) for document in documents)
     )
@@ -28,15 +28,15 @@ def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comparison:
     monkeypatch.chdir(tmp_path)
     gold = {"q1": Gold(frozenset({"a", "b"}), equivalents={"t": "a"}), "q2": Gold(frozenset({"c"}))}
     answers = {
-        "bm25": [found("q1", "x", "t", "a"), found("q2", "c")],
-        "dense": [found("q1", "b", "a"), found("q2", "x")],
+        "bm25": [make_answer("q1", "x", "t", "a"), make_answer("q2", "c")],
+        "dense": [make_answer("q1", "b", "a"), make_answer("q2", "x")],
     }
-    made = answered(answers, gold, (1, 3))
-    save_results(Study("new", (made,)), Path("ragindex-results/new"))
-    only = answered({"bm25": [found("q9", "c")]}, {"q9": Gold(frozenset({"c"}))}, (1,))
+    result = answered(answers, gold, (1, 3))
+    save_results(Study("new", (result,)), Path("ragindex-results/new"))
+    only = answered({"bm25": [make_answer("q9", "c")]}, {"q9": Gold(frozenset({"c"}))}, (1,))
     save_results(Study("old", (only,)), Path("ragindex-results/old"))
     os.utime("ragindex-results/old/study.json", (0, 0))
-    return made
+    return result
 
 
 def test_results_by_question_in_python(comparison: Comparison) -> None:
@@ -45,7 +45,7 @@ def test_results_by_question_in_python(comparison: Comparison) -> None:
         ("q1", {"a": 1, "b": 1}),
         ("q2", {"c": 1}),
     ]
-    assert {label: one.gold_ranks for label, one in result.question("q1").methods.items()} == {
+    assert {label: answer.gold_ranks for label, answer in result.question("q1").methods.items()} == {
         "bm25": {"a": 2},
         "dense": {"b": 1, "a": 2},
     }
@@ -53,8 +53,11 @@ def test_results_by_question_in_python(comparison: Comparison) -> None:
     dense = result.question("q2").methods["dense"]
     assert (dense.hits[0].id, dense.metrics["R@3"], dense.error) == ("x#0", 0.0, None)
     assert type(dense) is QuestionAnswer
-    for written, said in (("is q", "2 questions have 'is q' in them"), ("What was q1?", "near it are 'What is q1.'")):
-        with pytest.raises(UnknownNameError, match=said):
+    for written, message in (
+        ("is q", "2 questions have 'is q' in them"),
+        ("What was q1?", "near it are 'What is q1.'"),
+    ):
+        with pytest.raises(UnknownNameError, match=message):
             result.question(written)
 
 
@@ -83,7 +86,7 @@ def test_all_questions_and_other_folders(comparison: Comparison) -> None:
     rows = [line.split() for line in ragindex("results").out.splitlines()]
     assert rows[:2] == [["R@1"], ["id", "question", *(method.label for method in comparison.methods)]]
     assert [(row[0], row[-2:]) for row in rows[2:]] == [("q1", ["0.0", "50.0"]), ("q2", ["100.0", "0.0"])]
-    assert [one["id"] for one in ragindex("results", "ragindex-results/old", "--json", "-").json] == ["q9"]
+    assert [question["id"] for question in ragindex("results", "ragindex-results/old", "--json", "-").json] == ["q9"]
     save_results(Study("both", (comparison, replace(comparison, seed=1))), Path("ragindex-results/both"))
     several = ragindex("results", "ragindex-results/both", "--question", "q1")
     assert several.code == 3

@@ -87,11 +87,11 @@ def test_what_is_left_out_of_corpus_and_questions_is_said_once(tmp_path: Path) -
     )
 
 
-@pytest.mark.parametrize(("items", "found"), [([], "none."), ([{"question": ""}], "none that can be read; ")])
-def test_no_questions(tmp_path: Path, items: list[Any], found: str) -> None:
+@pytest.mark.parametrize(("items", "expected"), [([], "none."), ([{"question": ""}], "none that can be read; ")])
+def test_no_questions(tmp_path: Path, items: list[Any], expected: str) -> None:
     with pytest.raises(DataError) as caught:
         read_dataset(pair(tmp_path, *items), skip_bad=True)
-    assert str(caught.value).startswith(f"{tmp_path / 'case.json'}: expected at least one question; found {found}")
+    assert str(caught.value).startswith(f"{tmp_path / 'case.json'}: expected at least one question; found {expected}")
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True])
@@ -186,16 +186,16 @@ def test_a_question_whose_grades_are_all_0_is_left_out_and_counted(tmp_path: Pat
         read_dataset(beir(tmp_path / "none", "1\td1\t0\n"))
 
 
-@pytest.mark.parametrize(("held", "found"), [("", "no files in qrels/"), ("all.tsv", "qrels/ with all.tsv")])
-def test_beir_without_qrels(tmp_path: Path, held: str, found: str) -> None:
+@pytest.mark.parametrize(("file", "reason"), [("", "no files in qrels/"), ("all.tsv", "qrels/ with all.tsv")])
+def test_beir_without_qrels(tmp_path: Path, file: str, reason: str) -> None:
     folder = beir(tmp_path / "set")
     (folder / "qrels" / "test.tsv").unlink()
-    if held:
-        (folder / "qrels" / held).write_text("")
+    if file:
+        (folder / "qrels" / file).write_text("")
     with pytest.raises(DataError) as caught:
         read_dataset(folder)
     expected = "expected qrels/test.tsv, qrels/dev.tsv or qrels/train.tsv"
-    assert str(caught.value) == f"{folder}: {expected}; found {found}."
+    assert str(caught.value) == f"{folder}: {expected}; found {reason}."
 
 
 # ---------------------------------------------------------------- questions beside one's own documents
@@ -249,8 +249,8 @@ def test_gold_in_a_file_that_is_there_and_not_read(tmp_path: Path, name: str, wh
     with pytest.raises(DataError) as caught:
         read_dataset(docs, questions=questions, selection=FileSelection(exclude=("drafts/*",)))
     expected = "gold that names documents that can be read"
-    found = f'"{name}": the file is there and is not read ({why})'
-    assert str(caught.value) == f"{questions}, line 2: expected {expected}; found {found}."
+    reason = f'"{name}": the file is there and is not read ({why})'
+    assert str(caught.value) == f"{questions}, line 2: expected {expected}; found {reason}."
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ def test_what_the_command_says() -> None:
 def test_the_command_can_leave_titles_out(desk: Path) -> None:
     text = "The leaves are steamed for about a minute, and rolled by hand in three steps."
     write(desk / "drinks", {"tea.md": f"# Green tea\n\n{text}"})
-    asked = ("questions", "drinks", "--n", 1, "--out", "drafted.csv", "--json", "-", "--without-titles")
-    (unnamed,) = ragindex(*asked).json["questions"]
+    arguments = ("questions", "drinks", "--n", 1, "--out", "drafted.csv", "--json", "-", "--without-titles")
+    (unnamed,) = ragindex(*arguments).json["questions"]
     assert unnamed["question"] == f"Which number is missing in “{text.removesuffix('.').replace('three', '…')}”?"
 
 
@@ -87,15 +87,15 @@ def test_nothing_to_draft_from(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["--out", "drafted.txt"], 2, "--out must be a file ending in .csv, which compare reads. Got 'drafted.txt'"),
         (["--out", "d.csv", "--language", "klingon"], 2, "Unknown text analysis 'klingon'"),
         (["--out", "papers/mill.md/d.csv"], 5, "is not a folder"),
     ],
 )
-def test_wrong_usage(arguments: list[str], code: int, said: str) -> None:
-    assert said in failed(code, "questions", "papers", *arguments)
+def test_wrong_usage(arguments: list[str], code: int, message: str) -> None:
+    assert message in failed(code, "questions", "papers", *arguments)
 
 
 def test_another_language_is_noticed(desk: Path) -> None:

@@ -59,8 +59,8 @@ def measured(hits: Sequence[Sequence[str]], gold: Gold) -> dict[str, float]:
 
 def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
     run = [ir_measures.ScoredDoc("q", id, float(-rank)) for rank, id in enumerate(ranked)]
-    found = ir_measures.calc_aggregate(NAMES, [ir_measures.Qrel("q", id, grade) for id, grade in grades.items()], run)
-    return {str(name): value for name, value in found.items()}
+    figures = ir_measures.calc_aggregate(NAMES, [ir_measures.Qrel("q", id, grade) for id, grade in grades.items()], run)
+    return {str(name): value for name, value in figures.items()}
 
 
 @settings(max_examples=examples(40))
@@ -68,13 +68,13 @@ def by_ir_measures(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str
 def test_metrics_are_those_of_the_corpus_without_copies(hits: list[list[str]], grades: dict[str, int]) -> None:
     """Each text once, judged as highly as any of its copies; a copy after the first is a document of no text judged."""
     gold = {text: max(grade for id, grade in grades.items() if id[0] == text) for text in {id[0] for id in grades}}
-    found = measured(hits, classed(grades))
+    scores = measured(hits, classed(grades))
     for k in KS:
         seen = set[str]()
         once = [id if id[0] in seen else seen.add(id[0]) or id[0] for id in retrieval.ranking(hits[:k])]
         expected = {name: value for name, value in by_ir_measures(once, gold).items() if name.endswith(f"@{k}")}
-        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
-        assert found[f"full_R@{k}"] == float(gold.keys() <= set(once[:k]))
+        assert {name: scores[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+        assert scores[f"full_R@{k}"] == float(gold.keys() <= set(once[:k]))
 
 
 @settings(max_examples=examples(40))
@@ -83,9 +83,9 @@ def test_which_copy_is_found_or_judged_changes_nothing(
     hits: list[list[str]], grades: dict[str, int], moved: list[list[int]]
 ) -> None:
     other = {f"{text}{n}": f"{text}{place[n]}" for text, place in zip(TEXTS, moved, strict=True) for n in range(3)}
-    found = measured(hits, classed(grades))
-    assert found == measured([[other[id] for id in hit] for hit in hits], classed(grades))
-    assert found == measured(hits, classed({other[id]: grade for id, grade in grades.items()}))
+    scores = measured(hits, classed(grades))
+    assert scores == measured([[other[id] for id in hit] for hit in hits], classed(grades))
+    assert scores == measured(hits, classed({other[id]: grade for id, grade in grades.items()}))
 
 
 @settings(max_examples=examples(40))
@@ -96,9 +96,9 @@ def test_a_standing_ranking_names_each_document_once(ranked: list[str], grades: 
     stood = retrieval.standing(ranked, gold.equivalents)
     assert len(set(stood)) == len(stood) == len(ranked)
     assert [id[0] for id in stood] == [id[0] for id in ranked]
-    found = measured([[id] for id in ranked], gold)
+    scores = measured([[id] for id in ranked], gold)
     expected = by_ir_measures(stood, gold.grades)
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    assert {name: scores[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
 def test_by_hand() -> None:
@@ -106,11 +106,11 @@ def test_by_hand() -> None:
     assert (gold.doc_ids, gold.grades) == (frozenset({"a1", "b0"}), {"a1": 3, "b0": 1})
     assert gold.equivalents == {"a0": "a1", "a2": "a1", "b1": "b0", "b2": "b0"}
     assert retrieval.standing(["a2", "c0", "a1", "a0", "b1"], gold.equivalents) == ["a1", "c0", "a2", "a0", "b0"]
-    found = retrieval.score_hits([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.equivalents)
-    assert [found[f"R@{k}"] for k in (1, 2, 3)] == [0.5, 0.5, 1.0]  # a0 takes a rank
-    assert [found[f"full_R@{k}"] for k in (1, 2, 3)] == [0, 0, 1]
-    assert [found[f"one_doc_R@{k}"] for k in (1, 2, 3)] == [0.5, 1.0, 1.0]  # the hits of one document: a0, b2
-    assert found["nDCG@1"] == 1.0
+    scores = retrieval.score_hits([["a2", "a0"], ["a0"], ["b2"]], gold.grades, (1, 2, 3), gold.equivalents)
+    assert [scores[f"R@{k}"] for k in (1, 2, 3)] == [0.5, 0.5, 1.0]  # a0 takes a rank
+    assert [scores[f"full_R@{k}"] for k in (1, 2, 3)] == [0, 0, 1]
+    assert [scores[f"one_doc_R@{k}"] for k in (1, 2, 3)] == [0.5, 1.0, 1.0]  # the hits of one document: a0, b2
+    assert scores["nDCG@1"] == 1.0
 
 
 # ---------------------------------------------------------------- which texts are equal
@@ -125,7 +125,7 @@ def gold_of(*documents: Document) -> Gold:
     ("first", "second", "equal"),
     [
         (("1", "Ann", "She was born."), ("2", "Ann", " She\nwas  born. "), True),
-        (("1", "Ann", "She was born."), ("2", "Eve", "She was born."), False),  # of whom it speaks is in the title
+        (("1", "Ann", "She was born."), ("2", "Eve", "She was born."), False),  # the title has the person
         (("1", "Café", "At the café."), ("2", "Cafe\u0301", "At the cafe\u0301."), True),
         (("1", "Ann", "She was born."), ("2", "Ann", "she was born."), False),
         (("x/minutes.txt", "minutes", "We met."), ("copy of minutes.txt", "copy of minutes", "We met."), True),
@@ -161,8 +161,8 @@ def alternatives(grades: Mapping[str, int], equivalents: Mapping[str, str]) -> G
 def test_metrics_of_alternatives_by_hand() -> None:
     """The ranking that docs/reference/file-of-questions.md works out: gold a|p and b."""
     gold = alternatives({"a": 1, "b": 1}, {"p": "a"})
-    found = measured([["x"], ["p"], ["b"], ["a"]], gold)
-    assert {name: round(found[name], 4) for name in ("R@1", "R@2", "R@3", "RR@5", "nDCG@2", "nDCG@5")} == {
+    scores = measured([["x"], ["p"], ["b"], ["a"]], gold)
+    assert {name: round(scores[name], 4) for name in ("R@1", "R@2", "R@3", "RR@5", "nDCG@2", "nDCG@5")} == {
         "R@1": 0.0,
         "R@2": 0.5,
         "R@3": 1.0,
@@ -170,7 +170,7 @@ def test_metrics_of_alternatives_by_hand() -> None:
         "nDCG@2": 0.3869,  # (1 / log2(3)) / (1 + 1 / log2(3))
         "nDCG@5": 0.6934,  # (1 / log2(3) + 1 / log2(4)) / (1 + 1 / log2(3)): a, found as p, gains nothing again
     }
-    assert found == measured([["x"], ["a"], ["b"], ["p"]], gold)
+    assert scores == measured([["x"], ["a"], ["b"], ["p"]], gold)
     assert measured([["a"], ["p"]], gold)["full_R@2"] == 0.0
     assert measured([["b"], ["p"]], gold)["full_R@2"] == 1.0
 
@@ -206,21 +206,21 @@ def write_manual(folder: Path, gold: str) -> tuple[Path, Path]:
 
 def test_a_document_found_in_another_format_is_named_until_it_is_gold(tmp_path: Path) -> None:
     """A miss that the notes and the report explain, and then a hit."""
-    found, index = [], tmp_path / "w"
+    figures, index = [], tmp_path / "w"
     for name, gold in {"miss": "manual.html", "hit": "manual.html|manual.txt"}.items():
-        data, asked = write_manual(tmp_path, gold)
-        comparison = compare(data, ["bm25"], questions=asked, k=(1,), index=index, out=tmp_path / name)
+        data, questions = write_manual(tmp_path, gold)
+        comparison = compare(data, ["bm25"], questions=questions, k=(1,), index=index, out=tmp_path / name)
         loaded = load_results(tmp_path / name).comparisons[0]
         assert (loaded.near_gold, loaded.gold) == (comparison.near_gold, comparison.gold)
         section = questions_section.render_questions(loaded)
         assert section is not None
         near = [note for note in loaded.notes if "nearly" in note]
-        found.append((loaded.method("bm25").metrics["R@1"], near, [one.near for one in section.missed]))
+        figures.append((loaded.method("bm25").metrics["R@1"], near, [question.near for question in section.missed]))
     note = (
         "on 1 question a document was found with nearly the text of a gold document that a method missed at 1, as "
         "manual.txt for manual.html (q00001): if either counts, write manual.html|manual.txt under 'documents'"
     )
-    assert found == [(0.0, [note], [("manual.txt has nearly the text of manual.html",)]), (1.0, [], [])]
+    assert figures == [(0.0, [note], [("manual.txt has nearly the text of manual.html",)]), (1.0, [], [])]
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_a_document_found_in_another_format_is_named_until_it_is_gold(tmp_path: 
 def test_near_gold_is_of_documents_that_a_method_missed(
     gold: str, ranked: list[str], k: int, near: dict[str, str], tmp_path: Path
 ) -> None:
-    data, asked = write_manual(tmp_path, gold)
-    dataset = read_dataset(data, questions=asked)
+    data, questions = write_manual(tmp_path, gold)
+    dataset = read_dataset(data, questions=questions)
     hits = tuple(SavedHit(id, (id,), 1 / rank) for rank, id in enumerate(ranked, start=1))
     comparison = answered({"flat": [MethodAnswer("q00001", hits)]}, dataset.gold, (1, 2))
     assert find_near_gold(dataset, comparison.methods, k) == ({"q00001": near} if near else {})
@@ -251,8 +251,8 @@ def test_single_questions_show_alternatives() -> None:
     comparison = answered({"some": [MethodAnswer("q1", hits)], "none": [MethodAnswer("q1", ())]}, gold, (1,))
     section = questions_section.render_questions(comparison)
     assert section is not None
-    assert [one.id for one in section.shown[0].gold] == ["a, or 1 document of the same text, or t"]
-    assert {one.label: one.ranks for one in section.shown[0].found}["some"] == "gold at rank 1"
+    assert [grade.id for grade in section.shown[0].gold] == ["a, or 1 document of the same text, or t"]
+    assert {method.label: method.ranks for method in section.shown[0].findings}["some"] == "gold at rank 1"
 
 
 # ---------------------------------------------------------------- every format, to the files written
@@ -284,7 +284,7 @@ def as_hipporag(folder: Path) -> tuple[Path, None]:
     """With ids, a text that stands twice is kept twice."""
     paragraphs = [{"title": "Harbour", "text": COFFEE}, {"title": "Slate", "text": OTHER}]
     corpus = [{"id": "2", **paragraphs[0]}, {"id": "1", **paragraphs[0]}, {"id": "3", **paragraphs[1]}]
-    asked = [
+    questions = [
         {
             "question": question,
             "answer": "x",
@@ -295,14 +295,14 @@ def as_hipporag(folder: Path) -> tuple[Path, None]:
             ("Who founded the slate works?", paragraphs[1]),
         )
     ]
-    write(folder, {"corpus.json": json.dumps(corpus), "questions.json": json.dumps(asked)})
+    write(folder, {"corpus.json": json.dumps(corpus), "questions.json": json.dumps(questions)})
     return folder, None
 
 
 def as_beir(folder: Path) -> tuple[Path, None]:
     corpus = [{"_id": id, "title": "Harbour", "text": COFFEE} for id in ("d2", "d1", "d0")]
     corpus.append({"_id": "d3", "title": "Slate", "text": OTHER})
-    asked = [
+    questions = [
         {"_id": "a", "text": "When did the harbour office close?"},
         {"_id": "b", "text": "Who founded the slate works?"},
     ]
@@ -310,7 +310,7 @@ def as_beir(folder: Path) -> tuple[Path, None]:
         folder,
         {
             "corpus.jsonl": "\n".join(map(json.dumps, corpus)),
-            "queries.jsonl": "\n".join(map(json.dumps, asked)),
+            "queries.jsonl": "\n".join(map(json.dumps, questions)),
             "qrels/test.tsv": "query-id\tcorpus-id\tscore\na\td2\t1\na\td1\t2\na\td0\t0\nb\td3\t1\n",
         },
     )
@@ -320,10 +320,10 @@ def as_beir(folder: Path) -> tuple[Path, None]:
 FORMATS = {"folder": as_folder, "hipporag": as_hipporag, "beir": as_beir}
 
 
-@pytest.mark.parametrize("made", FORMATS.values(), ids=FORMATS)
-def test_a_copy_found_first_is_the_gold_in_every_format(made: Any, tmp_path: Path) -> None:
-    data, asked = made(tmp_path / "data")
-    comparison = compare(data, ["bm25"], questions=asked, k=(1, 3), index=tmp_path / "w", out=tmp_path / "out")
+@pytest.mark.parametrize("write_data", FORMATS.values(), ids=FORMATS)
+def test_a_copy_found_first_is_the_gold_in_every_format(write_data: Any, tmp_path: Path) -> None:
+    data, questions = write_data(tmp_path / "data")
+    comparison = compare(data, ["bm25"], questions=questions, k=(1, 3), index=tmp_path / "w", out=tmp_path / "out")
     method = comparison.method("bm25")
     copies = len({document for answer in method.final for hit in answer.hits[:3] for document in hit.doc_ids}) - 1
     assert copies >= 2
@@ -370,7 +370,7 @@ def test_question_that_is_a_document_does_not_find_itself(tmp_path: Path) -> Non
     with Index.open(tmp_path / "w") as opened:
         scheme = registry.scheme("bm25")
         assert find_compared(comparison, "bm25").evidence_for(opened, scheme).metrics["R@1"] == 1.0
-        plain = {id: replace(one, own_document="") for id, one in (comparison.gold or {}).items()}
+        plain = {id: replace(answer, own_document="") for id, answer in (comparison.gold or {}).items()}
         with pytest.raises(UsageError, match="are not those of"):
             find_compared(replace(comparison, gold=plain), "bm25").evidence_for(opened, scheme)
 
@@ -380,24 +380,24 @@ def test_a_dataset_that_a_program_made_is_measured_alike(tmp_path: Path) -> None
     corpus = Corpus("made", "jsonl", documents, 0, (), True)
     gold = {"q1": Gold(frozenset({"b"}))}
     dataset = Dataset("made", corpus, (Query("q1", "harbour office"),), gold, "0" * 16)
-    found = compare(dataset, ["bm25"], k=(1,), index=tmp_path / "w")
-    assert found.methods[0].final[0].hits[0].doc_ids == ("a",)
-    assert found.methods[0].metrics["R@1"] == 1.0
-    asked = write(tmp_path, {"q.csv": "question,documents\nharbour office,b"}) or tmp_path / "q.csv"
-    held = compare(questions=asked, methods=["bm25"], k=(1,), index=tmp_path / "w")
-    assert held.methods[0].metrics["R@1"] == 1.0
+    comparison = compare(dataset, ["bm25"], k=(1,), index=tmp_path / "w")
+    assert comparison.methods[0].final[0].hits[0].doc_ids == ("a",)
+    assert comparison.methods[0].metrics["R@1"] == 1.0
+    questions = write(tmp_path, {"q.csv": "question,documents\nharbour office,b"}) or tmp_path / "q.csv"
+    read_back = compare(questions=questions, methods=["bm25"], k=(1,), index=tmp_path / "w")
+    assert read_back.methods[0].metrics["R@1"] == 1.0
 
 
 def test_a_name_of_several_copies_is_gold_like_any_of_them(tmp_path: Path) -> None:
-    data, asked = as_folder(tmp_path)
+    data, questions = as_folder(tmp_path)
     write(tmp_path, {"q.csv": "question,documents\nWhen did it close?,coffee.txt"})
-    gold = read_dataset(data, questions=asked).gold
+    gold = read_dataset(data, questions=questions).gold
     assert gold is not None
     assert len(gold["q00001"].grades) == 1
     assert len(gold["q00001"].equivalents) == 2
     write(data, {"b/coffee.txt": OTHER})
     with pytest.raises(DataError, match=r"'coffee.txt' stands for 3"):
-        read_dataset(data, questions=asked)
+        read_dataset(data, questions=questions)
 
 
 def test_drafting_says_which_documents_repeat_others(tmp_path: Path) -> None:
@@ -435,10 +435,12 @@ def test_single_questions_show_where_the_gold_text_is() -> None:
     section = questions_section.render_questions(replace(comparison, methods=(flat, unlike)))
     assert section is not None
     [question] = section.shown
-    assert [(one.title, one.id) for one in question.gold] == [("The letter A", "a, or 2 documents of the same text")]
-    assert question.found[0].ranks == "gold at rank 1"
-    assert [hit.mark for hit in question.found[0].hits] == ["gold", "gold"]
-    assert question.found[1].ranks == "1 of 1 gold not in the first 2 hits"
+    assert [(grade.title, grade.id) for grade in question.gold] == [
+        ("The letter A", "a, or 2 documents of the same text")
+    ]
+    assert question.findings[0].ranks == "gold at rank 1"
+    assert [hit.mark for hit in question.findings[0].hits] == ["gold", "gold"]
+    assert question.findings[1].ranks == "1 of 1 gold not in the first 2 hits"
 
 
 def test_pairs_are_covered_by_whichever_copy_is_in_a_cluster() -> None:
@@ -453,5 +455,5 @@ def test_a_reader_gets_each_gold_text_once() -> None:
     documents = [Document(id, "Harbour", COFFEE) for id in ("b", "a")]
     gold = gold_classes.in_classes(documents, {"q": Gold(frozenset({"a", "b"}))})
     source = GoldPassages(gold, {document.id: document for document in documents}, None, "english")
-    [found] = source.retrieve([Query("q", "harbour")], 5)
-    assert [hit.doc_ids for hit in found.hits] == [("a",)]
+    [ranking] = source.retrieve([Query("q", "harbour")], 5)
+    assert [hit.doc_ids for hit in ranking.hits] == [("a",)]

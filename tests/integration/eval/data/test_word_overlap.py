@@ -14,22 +14,24 @@ from ragindex_eval.data import worlds
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_word_overlap_alone_does_not_win(seed: int, tmp_path: Path) -> None:
-    found = recalls(seed, tmp_path)
-    assert 0.5 < found["2hop"] < 0.75
-    assert 1 / 3 < found["3hop"] < 0.6
-    assert 1 / 4 < found["4hop"] < 0.6
+    recall = recalls(seed, tmp_path)
+    assert 0.5 < recall["2hop"] < 0.75
+    assert 1 / 3 < recall["3hop"] < 0.6
+    assert 1 / 4 < recall["4hop"] < 0.6
 
 
 def recalls(seed: int, folder: Path) -> Mapping[str, float]:
     """bm25's mean R@5 of each kind of question, at 1,000 passages."""
-    asked = worlds.make_questions(1000, seed)[:400]
+    questions = worlds.make_questions(1000, seed)[:400]
     with Index.open(folder / "w", chunking=None, create=True) as workspace:
         workspace.add(worlds.make_documents(1000, seed))
         workspace.build(BM25())
-        retrievals = BM25().open(workspace).retrieve([Query(str(i), one.text) for i, one in enumerate(asked)], 5)
+        retrievals = (
+            BM25().open(workspace).retrieve([Query(str(i), query.text) for i, query in enumerate(questions)], 5)
+        )
     values = defaultdict(list)
-    for one, retrieval in zip(asked, retrievals, strict=True):
-        assert one.gold is not None
+    for question, retrieval in zip(questions, retrievals, strict=True):
+        assert question.gold is not None
         hits = {id for hit in retrieval.hits for id in hit.doc_ids}
-        values[one.gold.kind].append(len(hits & one.gold.doc_ids) / len(one.gold.doc_ids))
+        values[question.gold.kind].append(len(hits & question.gold.doc_ids) / len(question.gold.doc_ids))
     return {kind: sum(recall) / len(recall) for kind, recall in values.items()}

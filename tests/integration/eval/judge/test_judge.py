@@ -64,11 +64,11 @@ def grades(pool: Pool, *by_question: str) -> Grades:
 def test_a_pool_is_the_first_documents_of_all_methods_with_their_passages() -> None:
     text = "First sentence. Second sentence."
     documents = [Document(id, id.upper(), f"{text} {id}") for id in "wxyz"]
-    found = {
+    rankings = {
         "a": [[hit("x", 0, 15), hit("y", 0, 15), hit("w", 0, 15)]],
         "b": [[hit("x", 16, 32), hit("z"), hit("y", 0, 15)]],
     }
-    pool = make_pool(SOURCE, ["one?"], documents, found)
+    pool = make_pool(SOURCE, ["one?"], documents, rankings)
     (question,) = pool.questions
     passages = {document.id: document.passages for document in question.documents}
     assert passages == {"x": (text[:15], text[16:32]), "y": (text[:15],), "z": (f"{text} z",)}
@@ -77,8 +77,8 @@ def test_a_pool_is_the_first_documents_of_all_methods_with_their_passages() -> N
 
 def test_a_pool_counts_hits_as_a_comparison_does() -> None:
     documents = [Document(id, id.upper(), f"text of {id}") for id in "wxyz"]
-    found = {"a": [[hit("x", 0, 4), hit("x", 5, 7), hit("y"), hit("z")]]}
-    (question,) = make_pool(SOURCE, ["one?"], documents, found).questions  # to a depth of two
+    rankings = {"a": [[hit("x", 0, 4), hit("x", 5, 7), hit("y"), hit("z")]]}
+    (question,) = make_pool(SOURCE, ["one?"], documents, rankings).questions  # to a depth of two
     assert [document.id for document in question.documents] == ["x"]
     assert [question.first_documents("a", k) for k in (1, 2, 3)] == [["x"], ["x"], ["x", "y"]]
     summary = replace(hit("w"), doc_ids=("w", "z", "y"))  # takes as many places as it names documents
@@ -90,8 +90,8 @@ def test_a_pool_counts_hits_as_a_comparison_does() -> None:
 def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_twins() -> None:
     text = "One. Two. Three. Four. Five."
     documents = [Document("x", "T", text), Document("y", "T", text)]
-    found = {"a": [[hit("y", 23, 28), hit("x", 5, 9), hit("x", 10, 16), hit("x", 0, 4)]]}
-    (document,) = make_pool(SOURCE, ["one?"], documents, found).questions[0].documents
+    rankings = {"a": [[hit("y", 23, 28), hit("x", 5, 9), hit("x", 10, 16), hit("x", 0, 4)]]}
+    (document,) = make_pool(SOURCE, ["one?"], documents, rankings).questions[0].documents
     assert (document.id, document.passages) == ("x", ("Two.", "Three.", "Five."))
     (long,) = make_pool(SOURCE, ["one?"], [Document("z", "", "a" * 5_000)], {"a": [[hit("z")]]}).questions[0].documents
     assert long.passages == (f"{'a' * 3_000} […]",)
@@ -99,8 +99,8 @@ def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_t
 
 def test_documents_of_equal_text_are_pooled_once() -> None:
     documents = [Document("x", "T", "same"), Document("y", "T", "same  "), Document("z", "T", "other")]
-    found = {"a": [[hit("y", 0, 4), hit("x", 0, 4), hit("z", 0, 5)]], "b": [[]]}
-    pool = make_pool(replace(SOURCE, depth=3), ["one?"], documents, found)
+    rankings = {"a": [[hit("y", 0, 4), hit("x", 0, 4), hit("z", 0, 5)]], "b": [[]]}
+    pool = make_pool(replace(SOURCE, depth=3), ["one?"], documents, rankings)
     assert {document.id for document in pool.questions[0].documents} == {"x", "z"}
     assert {label: pool.questions[0].first_documents(label, 3) for label in "ab"} == {"a": ["x", "z"], "b": []}
 
@@ -116,9 +116,9 @@ def test_the_seed_alone_draws_the_order_whichever_method_found_what() -> None:
 
     first = order(deep, hits, hits[::-1])
     assert first == order(deep, hits[::-1], hits)
-    assert sorted(one[0] for one in first) == texts
-    assert len({tuple(one[1:]) for one in first}) > 1, "each question has its own order"
-    assert [one[0] for one in order(replace(deep, seed=1), hits, hits)] != [one[0] for one in first]
+    assert sorted(ordered[0] for ordered in first) == texts
+    assert len({tuple(ordered[1:]) for ordered in first}) > 1, "each question has its own order"
+    assert [ordered[0] for ordered in order(replace(deep, seed=1), hits, hits)] != [ordered[0] for ordered in first]
 
 
 def test_a_pool_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_of_a_long_passage_the_part_that_matches_is_shown_until_m_is_pressed(tmp
     console, keys = Console(record=True, width=80, file=io.StringIO()), iter("Mq")
     judge_in_terminal(JudgingSession(pool, tmp_path, 1), console, lambda: next(keys))
     screens = " ".join(console.export_text().replace("│", " ").split()).split("q stop m more")
-    part, whole = screens
+    part, complete = screens
     assert all("The mill was built by Ada." in screen and "A short passage." in screen for screen in screens)
-    assert (part.count("nobody came"), whole.count("nobody came")) == (16, 60)
+    assert (part.count("nobody came"), complete.count("nobody came")) == (16, 60)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, EOFError])
@@ -210,16 +210,16 @@ def test_texts_cannot_move_the_cursor_or_hold_markup(tmp_path: Path) -> None:
 
 def test_the_rule_counts_the_words_of_the_question() -> None:
     inputs = {"question": "Which hill is the highest of the north?", "title": "Anna", "language": "english"}
-    said = {
+    relevance = {
         text: judge_by_rule({**inputs, "passages": [text]}).relevant
         for text in ("The highest hill of the north.", "A hill in the north.", "A river.")
     }
-    assert list(said.values()) == ["yes", "partly", "no"]
+    assert list(relevance.values()) == ["yes", "partly", "no"]
 
 
-@pytest.mark.parametrize(("text", "said"), [("Yes.", "yes"), ("It is partly so", "partly"), ("NO", "no")])
-def test_plain_text_is_read(text: str, said: str) -> None:
-    assert read_relevance(text).relevant == said
+@pytest.mark.parametrize(("text", "relevant"), [("Yes.", "yes"), ("It is partly so", "partly"), ("NO", "no")])
+def test_plain_text_is_read(text: str, relevant: str) -> None:
+    assert read_relevance(text).relevant == relevant
 
 
 @pytest.mark.parametrize("text", ["", "yes and no", "maybe", "yesterday"])
@@ -247,8 +247,8 @@ def test_a_model_judges_the_whole_pool_and_writes_only_what_is_new(tmp_path: Pat
 # ---------------------------------------------------------------- the estimates
 
 
-def figures(found: PoolEstimates) -> dict[str, dict[str, float | None]]:
-    return {method.label: {each.metric: each.person for each in method.estimates} for method in found.methods}
+def figures(estimates: PoolEstimates) -> dict[str, dict[str, float | None]]:
+    return {method.label: {each.metric: each.person for each in method.estimates} for method in estimates.methods}
 
 
 def test_metrics_are_relative_to_the_pool() -> None:
@@ -357,7 +357,7 @@ def test_the_command_pools_and_resumes(pooled: Done) -> None:
     while (item := session.current()) is not None:
         session.answer(2 if item.document.id == "hill.md" else 0)
     shown = ragindex(*COMMAND)
-    (line,) = [one for one in shown.out.splitlines() if "compare by them" in one]
+    (line,) = [text for text in shown.out.splitlines() if "compare by them" in text]
     assert shlex.split(line.split("compare by them")[1])[-2:] == ["--methods", "bm25,dense"]
     done = ragindex(*COMMAND, "--json", "-")
     assert (done.json["by_person"], done.json["out"]) == (2, "judged")
@@ -387,10 +387,10 @@ def test_a_model_judges_first_and_another_is_refused(built: None) -> None:
 def test_a_model_is_asked_once_about_each_document(built: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(body: Mapping[str, Any]) -> str:
         """Yes to the hill; an answer that cannot be used for slate."""
-        asked = str(body["messages"])  # with the answer before, where it could not be used
-        if "Title: quill" in asked:
+        messages = str(body["messages"])  # with the answer before, where it could not be used
+        if "Title: quill" in messages:
             return "nothing"
-        return json.dumps({"relevant": "yes" if "Title: Grey Anna" in asked else "no"})
+        return json.dumps({"relevant": "yes" if "Title: Grey Anna" in messages else "no"})
 
     with answering(monkeypatch, write) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)

@@ -1,4 +1,4 @@
-"""The page: what it answers to whom, and a session in it."""
+"""The page: which requests it answers, and a session in it."""
 
 import os
 import signal
@@ -91,7 +91,7 @@ def test_another_name_for_this_machine_is_refused(page: JudgingPage, client: Tes
 
 def test_the_page_runs_nothing_but_its_own_script(page: JudgingPage, client: TestClient) -> None:
     answers = [client.get(f"/{page.token}/") for _ in range(2)]
-    nonces = [one.headers["content-security-policy"].partition("'nonce-")[2].partition("'")[0] for one in answers]
+    nonces = [item.headers["content-security-policy"].partition("'nonce-")[2].partition("'")[0] for item in answers]
     assert len(set(nonces)) == 2
     for answer, nonce in zip(answers, nonces, strict=True):
         assert answer.headers["content-security-policy"] == (

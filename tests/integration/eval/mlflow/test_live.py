@@ -32,7 +32,7 @@ def states(uri: str) -> dict[str, str]:
 
 
 def run_watched(monkeypatch: pytest.MonkeyPatch, see: Callable[[ScoredMethod | None], None]) -> None:
-    """Run the comparison; `see` is called after each thing that MLflow was told."""
+    """Run the comparison; `see` is called after each thing that MLflow recorded."""
     watch = mlflow_live.LiveRuns.watch
 
     def watch_and_see(live: mlflow_live.LiveRuns, number: int, dataset: str, method: ScoredMethod | None) -> None:
@@ -114,10 +114,10 @@ def test_stopped_comparison_is_ended_and_completed_later(
 def leave_running(monkeypatch: pytest.MonkeyPatch) -> str:
     """Stop the comparison after bm25 as if its process had died: its runs do not end. Returns the path of its lock."""
     locks: list[str] = []
-    made = mlflow_live.FileLock
+    make_lock = mlflow_live.FileLock
     with monkeypatch.context() as patch:
         patch.setattr(mlflow_live, "end_tree", lambda *given: None)
-        patch.setattr(mlflow_live, "FileLock", lambda path: (locks.append(str(path)), made(path))[1])
+        patch.setattr(mlflow_live, "FileLock", lambda path: (locks.append(str(path)), make_lock(path))[1])
         with pytest.raises(OSError, match="as if killed"):
             run_watched(monkeypatch, stop_after("bm25", OSError("as if killed")))
     return locks[0]
@@ -142,9 +142,9 @@ def test_run_of_a_living_process_is_left_alone(uri: str, monkeypatch: pytest.Mon
     left = parent_of(uri).info.run_id
     with FileLock(lock):
         assert ragindex(*COMMAND).code == 0
-    found = {run.info.run_id: run.info.status for run in all_runs(uri)}
-    assert found[left] == "RUNNING"
-    assert sorted(found.values()) == ["FINISHED"] * 4 + ["RUNNING"]
+    statuses = {run.info.run_id: run.info.status for run in all_runs(uri)}
+    assert statuses[left] == "RUNNING"
+    assert sorted(statuses.values()) == ["FINISHED"] * 4 + ["RUNNING"]
 
 
 def test_tracker_is_opened_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

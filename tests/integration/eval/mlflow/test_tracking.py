@@ -140,8 +140,8 @@ def test_durations_datasets_and_a_summary(comparison: Comparison, working_folder
     counts = [parent.data.metrics[name] for name in ("methods", "failed_methods", "questions")]
     assert counts == [2, 0, 2]
     for run in (parent, child):
-        inputs = {one.tags[0].value: one.dataset for one in run.inputs.dataset_inputs}
-        assert {context: (one.name, one.digest) for context, one in inputs.items()} == {
+        inputs = {dataset_input.tags[0].value: dataset_input.dataset for dataset_input in run.inputs.dataset_inputs}
+        assert {context: (dataset.name, dataset.digest) for context, dataset in inputs.items()} == {
             "corpus": ("two", "c0"),
             "questions": ("asked.csv", "a0"),
         }
@@ -201,9 +201,9 @@ def test_the_commit_of_the_working_folder(comparison: Comparison, working_folder
     tags = parent_of(uri).data.tags
     assert "mlflow.source.git.commit" not in tags
     assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("ragindex", "LOCAL")
-    told = ("git", "-c", "user.name=a", "-c", "user.email=a@b.example")
+    command = ("git", "-c", "user.name=a", "-c", "user.email=a@b.example")
     for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
-        subprocess.run([*told, *arguments], check=True)
+        subprocess.run([*command, *arguments], check=True)
     head = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     track(timed(comparison))
     runs = all_runs(uri)
@@ -277,10 +277,10 @@ def test_without_mlflow(comparison: Comparison, working_folder: Path, monkeypatc
 
 
 def test_a_server_that_is_not_there(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as held:  # bound but not listening: every connection is refused
-        held.bind(("127.0.0.1", 0))
+    with socket.socket() as listener:  # bound but not listening: every connection is refused
+        listener.bind(("127.0.0.1", 0))
         for scheme in ("http", "postgresql"):
-            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{held.getsockname()[1]}")
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
             fails(comparison, "was not recorded in MLflow at .*127.0.0.1")
 
 

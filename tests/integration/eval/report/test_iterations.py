@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 from comparing import compare
 from hypothesis import given
 from hypothesis import strategies as st
-from made_comparisons import answered, made, went
+from made_comparisons import answered, make_comparison, went
 
 from ragindex.corpus import Corpus
 from ragindex.corpus.chunking import Chunking, chunk
@@ -58,9 +58,9 @@ def cells(line: iterations.IterationRow) -> list[str]:
 
 
 def shown(comparison: Comparison) -> iterations.Iterations:
-    found = iterations.render_iterations(comparison)
-    assert found is not None
-    return found
+    section = iterations.render_iterations(comparison)
+    assert section is not None
+    return section
 
 
 # ---------------------------------------------------------------- the figures
@@ -71,20 +71,20 @@ def test_recall_and_tokens_after_each_iteration() -> None:
     # R@2: q1 1; q2 1/2, then 1; q4 0, 0, then 1: x#0 and x#1 are the first two hits, of one document.
     # Tokens in, of the three answered: 100 + 150 + 100; then 200 and 100 more; then 100 more.
     # Milliseconds: 10 10 10, 20 30 30 and 10 20 30; the medians. The rankings' own 1,000 are not the method's.
-    found = shown(four_questions())
-    assert [column.title for column in found.columns] == [
+    section = shown(four_questions())
+    assert [column.title for column in section.columns] == [
         *("questions", "R@1", "R@2", "tokens in", "tokens out", "asked", "steps ms")
     ]
-    assert [(line.label, line.span, line.iteration) for line in found.lines] == [
+    assert [(line.label, line.span, line.iteration) for line in section.lines] == [
         *(("gear", 3, "1"), ("gear", 0, "2"), ("gear", 0, "3"), ("flat", 1, "–"))
     ]
-    assert [cells(line) for line in found.lines] == [
+    assert [cells(line) for line in section.lines] == [
         ["3", "25.0", "37.5", "117", "11.7", "1.3", "10.0"],
         ["2", "37.5", "50.0", "217", "21.7", "2.0", "20.0"],
         ["1", "62.5", "75.0", "250", "25.0", "2.3", "30.0"],
         ["–", "50.0", "62.5", "30.0", "3.0", "–", "–"],
     ]
-    assert found.notes == ()
+    assert section.notes == ()
 
 
 def test_intervals_are_those_of_the_questions() -> None:
@@ -124,9 +124,9 @@ def test_many_tokens_are_drawn_in_thousands() -> None:
 
 
 def test_one_iteration_has_a_table_and_no_plot() -> None:
-    found = shown(answered({"gear": [went("q1", [["a"]])]}, {"q1": Gold(frozenset({"a"}))}, (1,)))
-    assert [cells(line) for line in found.lines] == [["1", "100.0", "0.00"]]
-    assert found.plots == ()
+    section = shown(answered({"gear": [went("q1", [["a"]])]}, {"q1": Gold(frozenset({"a"}))}, (1,)))
+    assert [cells(line) for line in section.lines] == [["1", "100.0", "0.00"]]
+    assert section.plots == ()
 
 
 def test_methods_of_the_same_family_are_the_first_to_compare_with() -> None:
@@ -141,7 +141,7 @@ def test_methods_of_the_same_family_are_the_first_to_compare_with() -> None:
 
 
 def test_nothing_is_said_of_methods_without_iterations() -> None:
-    assert iterations.render_iterations(made({"a": [1.0, 0.0], "b": [0.0, 0.0]})) is None
+    assert iterations.render_iterations(make_comparison({"a": [1.0, 0.0], "b": [0.0, 0.0]})) is None
 
 
 def test_the_iterations_of_a_base_are_not_those_of_its_reranker() -> None:
@@ -160,51 +160,51 @@ def test_a_question_whose_trace_is_not_whole_is_left_out_and_told(rankings: list
     steps = tuple(Step(n, IF_STOPPED, "?", ids) for n, ids in rankings)
     cut_short = MethodAnswer("q2", (SavedHit("b", ("b",), 1.0),), None, steps)
     gold = {id: Gold(frozenset({"a"})) for id in ("q1", "q2")}
-    found = shown(answered({"gear": [went("q1", [["a"]]), cut_short]}, gold, (1,)))
-    assert [cells(line) for line in found.lines] == [["1", "100.0", "0.00"]]
-    assert found.notes == ("gear: without 1 question, whose traces do not hold every iteration.",)
+    section = shown(answered({"gear": [went("q1", [["a"]]), cut_short]}, gold, (1,)))
+    assert [cells(line) for line in section.lines] == [["1", "100.0", "0.00"]]
+    assert section.notes == ("gear: without 1 question, whose traces do not hold every iteration.",)
 
 
 def test_a_k_beyond_what_is_kept_is_not_told() -> None:
     gold = {"q1": Gold(frozenset({"a"}))}
-    found = shown(answered({"gear": [went("q1", [["a"], ["a"]])]}, gold, (1, KEPT_IDS + 1, 50)))
-    assert [column.title for column in found.columns] == ["questions", "R@1", "steps ms"]
-    assert found.notes == ("R@21, R@50 are not shown: the first 20 passages of each iteration are kept.",)
+    section = shown(answered({"gear": [went("q1", [["a"], ["a"]])]}, gold, (1, KEPT_IDS + 1, 50)))
+    assert [column.title for column in section.columns] == ["questions", "R@1", "steps ms"]
+    assert section.notes == ("R@21, R@50 are not shown: the first 20 passages of each iteration are kept.",)
 
 
 def test_recall_after_an_iteration_is_of_its_first_k_hits() -> None:
     cut_up = [f"x#{at}" for at in range(KEPT_IDS)]  # 20 passages of one document
     gold = {"q1": Gold(frozenset({"a"})), "q2": Gold(frozenset({"a"}))}
     answers = [went("q1", [cut_up, ["a"]]), went("q2", [["x#0", "x#1", "a"], ["x", "a"]])]
-    found = shown(answered({"gear": answers}, gold, (1, 2, 3)))
-    assert [cells(line)[1:4] for line in found.lines] == [["0.0", "0.0", "50.0"], ["50.0", "100.0", "100.0"]]
-    assert found.plots[0].title == "R@3 by iteration"
+    section = shown(answered({"gear": answers}, gold, (1, 2, 3)))
+    assert [cells(line)[1:4] for line in section.lines] == [["0.0", "0.0", "50.0"], ["50.0", "100.0", "100.0"]]
+    assert section.plots[0].title == "R@3 by iteration"
 
 
 def test_tokens_that_no_step_accounts_for_are_told() -> None:
     answer = went("q1", [["a"]], [(1, 100, 10)])
     beside = replace(answer, usage=Usage(0.0, 150, 10))
-    found = shown(answered({"gear": [beside]}, {"q1": Gold(frozenset({"a"}))}, (1,)))
-    assert found.notes == ("gear: the steps account for 110 of 160 tokens.",)
+    section = shown(answered({"gear": [beside]}, {"q1": Gold(frozenset({"a"}))}, (1,)))
+    assert section.notes == ("gear: the steps account for 110 of 160 tokens.",)
 
 
 def test_without_gold_the_costs_are_told_alone() -> None:
-    found = shown(answered({"gear": [went("q1", [["a"], ["b"]], [(1, 7, 3), (2, 7, 3)])]}, None, (1,)))
-    assert [column.title for column in found.columns] == ["questions", "tokens in", "tokens out", "asked", "steps ms"]
-    assert [cells(line) for line in found.lines] == [
+    section = shown(answered({"gear": [went("q1", [["a"], ["b"]], [(1, 7, 3), (2, 7, 3)])]}, None, (1,)))
+    assert [column.title for column in section.columns] == ["questions", "tokens in", "tokens out", "asked", "steps ms"]
+    assert [cells(line) for line in section.lines] == [
         ["1", "7.0", "3.0", "1.0", "10.0"],
         ["1", "14.0", "6.0", "2.0", "20.0"],
     ]
-    assert found.notes == ("No question has gold documents: what each iteration found was not measured.",)
-    assert [plot.title for plot in found.plots] == ["Tokens by iteration"]
+    assert section.notes == ("No question has gold documents: what each iteration found was not measured.",)
+    assert [plot.title for plot in section.plots] == ["Tokens by iteration"]
 
 
 # ---------------------------------------------------------------- passages and documents
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.text("ab .", min_size=1, max_size=60), st.booleans())
-def test_a_passage_leads_to_the_document_it_was_cut_from(id: str, text: str, whole: bool) -> None:
-    passages = chunk(Document(id, "", text), None if whole else Chunking(5, 0))
+def test_a_passage_leads_to_the_document_it_was_cut_from(id: str, text: str, undivided: bool) -> None:
+    passages = chunk(Document(id, "", text), None if undivided else Chunking(5, 0))
     assert {analysis.document(passage.id, {id}) for passage in passages} == {id}
 
 
@@ -220,8 +220,8 @@ def test_so_many_ids_of_a_step_are_kept(tmp_path: Path) -> None:
         def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
             return [Retrieval((), (Step(1, IF_STOPPED, "?", tuple(map(str, range(100)))),)) for _ in queries]
 
-    kept = answer_all(Many(), [Query("q1", "?")], 5, tmp_path / "answers.jsonl", Asking("many"))
-    assert kept[0].trace[0].ids == tuple(map(str, range(KEPT_IDS)))
+    answers = answer_all(Many(), [Query("q1", "?")], 5, tmp_path / "answers.jsonl", Asking("many"))
+    assert answers[0].trace[0].ids == tuple(map(str, range(KEPT_IDS)))
 
 
 # ---------------------------------------------------------------- by kind
@@ -230,45 +230,45 @@ def test_so_many_ids_of_a_step_are_kept(tmp_path: Path) -> None:
 def test_quartiles_and_means_by_kind() -> None:
     # 2hop: 1, 1, 1/2 and 0 for the one: mean 5/8, quartiles 3/8, 3/4 and 1; all are found by the other.
     kinds = ["2hop"] * 4 + ["3hop1"] * 2 + ["3hop2"]
-    found = hops.render_hops(made({"one": [1, 1, 0.5, 0, 1, 0, 0], "all": [1] * 7}, kinds=kinds))
-    assert found is not None
-    assert found.metric == "R@5"
+    section = hops.render_hops(make_comparison({"one": [1, 1, 0.5, 0, 1, 0, 0], "all": [1] * 7}, kinds=kinds))
+    assert section is not None
+    assert section.metric == "R@5"
     assert [
         (kind.name, [(spread.label, spread.mean, spread.interval, *spread.quartiles) for spread in kind.spreads])
-        for kind in found.kinds
+        for kind in section.kinds
     ] == [
         ("2hop · 4 questions", [("one", "62.5", "", "37.5", "75.0", "100.0"), ("all", *["100.0", ""], *["100.0"] * 3)]),
         ("3hop1 · 2 questions", [("one", "50.0", "", "25.0", "50.0", "75.0"), ("all", *["100.0", ""], *["100.0"] * 3)]),
         ("3hop2 · 1 question", [("one", "0.0", "", "0.0", "0.0", "0.0"), ("all", *["100.0", ""], *["100.0"] * 3)]),
     ]
-    described = ElementTree.fromstring(found.plot.drawing).findtext("{http://www.w3.org/2000/svg}desc") or ""
+    described = ElementTree.fromstring(section.plot.drawing).findtext("{http://www.w3.org/2000/svg}desc") or ""
     assert described.startswith("one: 62.5 (37.5 to 100); all: 100 (100 to 100); one: 50.0 (25.0 to 75.0)")
-    assert found.stops == ()
+    assert section.stops == ()
 
 
 def test_kinds_of_ten_questions_have_intervals() -> None:
     kinds = ["bridge"] * 10 + ["comparison"] * 9
-    comparison = made({"a": [1.0, 0.0] * 9 + [1.0]}, kinds=kinds)
-    found = hops.render_hops(comparison)
+    comparison = make_comparison({"a": [1.0, 0.0] * 9 + [1.0]}, kinds=kinds)
+    section = hops.render_hops(comparison)
     low, high = (100 * bound for bound in comparison.method("a").breakdown[0].ci95["R@5"])
-    assert found is not None
-    assert [kind.spreads[0].interval for kind in found.kinds] == [f"{low:.1f} – {high:.1f}", ""]
+    assert section is not None
+    assert [kind.spreads[0].interval for kind in section.kinds] == [f"{low:.1f} – {high:.1f}", ""]
 
 
 def test_kinds_that_only_count_hops_are_left_to_the_plots() -> None:
-    assert hops.render_hops(made({"a": [1, 0]}, kinds=["2hop", "3hop"])) is None
-    assert hops.render_hops(made({"a": [1, 0]})) is None
+    assert hops.render_hops(make_comparison({"a": [1, 0]}, kinds=["2hop", "3hop"])) is None
+    assert hops.render_hops(make_comparison({"a": [1, 0]})) is None
 
 
 def test_when_questions_stopped_by_hops() -> None:
-    found = hops.render_hops(four_questions())
-    assert found is not None
-    assert [(stop.label, stop.kind, stop.questions, stop.median, stop.mean, stop.counts) for stop in found.stops] == [
+    section = hops.render_hops(four_questions())
+    assert section is not None
+    assert [(stop.label, stop.kind, stop.questions, stop.median, stop.mean, stop.counts) for stop in section.stops] == [
         ("gear", "2 hops", 2, "1.5", "1.50", (1, 1, 0)),
         ("gear", "3 hops", 1, "3", "3.00", (0, 0, 1)),
     ]
-    assert [kind.name for kind in found.kinds] == ["2hop · 2 questions", "3hop1 · 1 question", "3hop2 · 1 question"]
-    assert [(spread.label, spread.mean) for spread in found.kinds[1].spreads] == [("gear", "0.0"), ("flat", "100.0")]
+    assert [kind.name for kind in section.kinds] == ["2hop · 2 questions", "3hop1 · 1 question", "3hop2 · 1 question"]
+    assert [(spread.label, spread.mean) for spread in section.kinds[1].spreads] == [("gear", "0.0"), ("flat", "100.0")]
 
 
 # ---------------------------------------------------------------- the page

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 from command_line import make_desk, ragindex
-from made_comparisons import made
+from made_comparisons import make_comparison
 from rich.console import Console
 
 from ragindex.types import Usage
@@ -24,12 +24,12 @@ TIMES = {"a": [2.0] * 10 + [4.0, 6.0], "b": [1.0] * 12}
 
 
 def mixed() -> Comparison:
-    return made(RECALLS, TIMES, kinds=KINDS, naming=[f"q{number}" for number in range(1, 11)])
+    return make_comparison(RECALLS, TIMES, kinds=KINDS, naming=[f"q{number}" for number in range(1, 11)])
 
 
 def rows(html: str) -> list[list[str]]:
-    found = BeautifulSoup(html, "html.parser").select("#c1-kinds tbody tr")
-    return [[" ".join(cell.get_text(" ").split()) for cell in row.select("th, td")] for row in found]
+    elements = BeautifulSoup(html, "html.parser").select("#c1-kinds tbody tr")
+    return [[" ".join(cell.get_text(" ").split()) for cell in row.select("th, td")] for row in elements]
 
 
 def test_the_report_has_the_table_of_each_group() -> None:
@@ -45,24 +45,24 @@ def test_the_report_has_the_table_of_each_group() -> None:
     by_title += [["title named · 10 questions", *by_kind[0][1:]], by_kind[1]]
     assert rows(html) == [*by_kind, *by_title]
     soup = BeautifulSoup(html, "html.parser")
-    headings = [one.get_text() for one in soup.select("#c1-kinds h4")]
+    headings = [heading.get_text() for heading in soup.select("#c1-kinds h4")]
     assert headings == ["By kind of question", "By title in the question"]
-    heads = [one.get_text() for one in soup.select("#c1-kinds thead")[0].select("th")]
+    heads = [heading.get_text() for heading in soup.select("#c1-kinds thead")[0].select("th")]
     assert heads == ["group", "method", "R@5", "p50 ms", "p95 ms"]
 
 
 def test_tokens_and_calls_are_shown_where_a_method_has_some() -> None:
     usages = [Usage(0.0, 100, 10, 0.001)] * 10 + [Usage(0.0, 300, 30, 0.003)] * 2
-    found = kinds.render_kinds(made({"a": RECALLS["a"]}, kinds=KINDS, paid={"a": usages}))
-    assert found is not None
-    (table,) = found.tables
+    section = kinds.render_kinds(make_comparison({"a": RECALLS["a"]}, kinds=KINDS, paid={"a": usages}))
+    assert section is not None
+    (table,) = section.tables
     assert [column.title for column in table.columns[-3:]] == ["tokens a question", "$ a question", "calls a question"]
     cells = [[cell.text for cell in group.rows[0].cells[-3:]] for group in table.groups]
     assert cells == [["110", "0.00100", "0.0"], ["330", "0.00300", "0.0"]]
 
 
 def test_questions_of_one_kind_have_no_section() -> None:
-    comparison = made({"a": [1, 0]}, kinds=["single", "single"])
+    comparison = make_comparison({"a": [1, 0]}, kinds=["single", "single"])
     assert kinds.render_kinds(comparison) is None
     assert "by kind" not in printed(comparison, 80)
 
@@ -94,17 +94,19 @@ def test_kinds_of_a_csv_split_every_figure(tmp_path: Path, monkeypatch: pytest.M
     """rivers/sarn.md has the title Sarn, hill.md Grey Anna and quill.txt, without a heading, quill."""
     make_desk(tmp_path, monkeypatch)
     with Path("kinds.csv").open("w", newline="") as file:
-        asked = csv.writer(file)
-        asked.writerow(["question", "answer", "documents", "kind", "source"])
-        asked.writerow(["What does the Sarn carry?", "slate", "rivers/sarn.md", "plain", ""])
-        asked.writerow(["Which hill is the highest, Grey Anna?", "Grey Anna", "hill.md", "plain", ""])
-        asked.writerow(["Which town is made of stone?", "Nether Quill", "quill.txt", "reworded", ""])
+        writer = csv.writer(file)
+        writer.writerow(["question", "answer", "documents", "kind", "source"])
+        writer.writerow(["What does the Sarn carry?", "slate", "rivers/sarn.md", "plain", ""])
+        writer.writerow(["Which hill is the highest, Grey Anna?", "Grey Anna", "hill.md", "plain", ""])
+        writer.writerow(["Which town is made of stone?", "Nether Quill", "quill.txt", "reworded", ""])
     done = ragindex(
         "compare", "notes", "--questions", "kinds.csv", "--methods", "bm25,dense", "--k", "1", "--json", "-"
     )
     (bm25,) = [method for method in done.json["methods"] if method["label"] == "bm25"]
-    found = {(one["by"], one["value"]): (one["questions"], one["metrics"]["R@1"]) for one in bm25["breakdown"]}
-    assert found == {
+    figures = {
+        (group["by"], group["value"]): (group["questions"], group["metrics"]["R@1"]) for group in bm25["breakdown"]
+    }
+    assert figures == {
         ("kind", "plain"): (2, 1.0),
         ("kind", "reworded"): (1, 1.0),
         ("title", "no title named"): (1, 1.0),
@@ -127,5 +129,5 @@ def test_drafted_questions_have_kinds_that_compare_reads(tmp_path: Path, monkeyp
     Path("more/brother.md").write_text('# Brother\n\n"Brother" is a song by the rock band Pale Jam.\n')
     drafted = ragindex("questions", "more", "--out", "drafted.csv", "--n", "4", "--json", "-").json
     done = ragindex("compare", "more", "--questions", "drafted.csv", "--methods", "bm25", "--json", "-").json
-    groups = {one["value"]: one["questions"] for one in done["methods"][0]["breakdown"] if one["by"] == "kind"}
+    groups = {group["value"]: group["questions"] for group in done["methods"][0]["breakdown"] if group["by"] == "kind"}
     assert groups == {"single": drafted["single"], "two": drafted["two"]} == {"single": 1, "two": 1}

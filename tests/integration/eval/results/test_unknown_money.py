@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from command_line import ragindex
 from hypothesis import given
 from hypothesis import strategies as st
-from made_comparisons import made
+from made_comparisons import make_comparison
 from made_language import ECHO, answering, opened
 from openai_server import KEY, OpenAIServer
 from rich.console import Console
@@ -40,11 +40,11 @@ COUNT = 40
 
 
 def comparison() -> Comparison:
-    """`free` asks nobody, `dear` pays, and of `unknown` one question's money is not known."""
-    recalls = {label: [1.0] * COUNT for label in ("unknown", "free", "dear")}
+    """`free` asks nobody, `costly` pays, and of `unknown` one question's money is not known."""
+    recalls = {label: [1.0] * COUNT for label in ("unknown", "free", "costly")}
     known = [Usage(1.0, 10 + number, 5, 0.25) for number in range(COUNT)]
-    paid = {"free": [Usage(1.0)] * COUNT, "dear": known, "unknown": [*known[:-1], Usage(1.0, 10, 5, None)]}
-    return made(recalls, paid=paid)
+    paid = {"free": [Usage(1.0)] * COUNT, "costly": known, "unknown": [*known[:-1], Usage(1.0, 10, 5, None)]}
+    return make_comparison(recalls, paid=paid)
 
 
 def study() -> Study:
@@ -89,7 +89,7 @@ def read_back(folder: Path) -> list[float | None]:
 def tracker(folder: Path) -> list[float | None]:
     logged = method_metrics(comparison().method("unknown"))
     assert logged["usage/query/input_tokens"] > 0
-    assert method_metrics(comparison().method("dear"))["usage/query/money"] == 0.25
+    assert method_metrics(comparison().method("costly"))["usage/query/money"] == 0.25
     return [logged.get(f"usage/{phase}/money") for phase in ("index", "spent", "query")]
 
 
@@ -107,21 +107,21 @@ def test_no_output_makes_a_number_of_it(output: Callable[[Path], list[object]], 
 
 
 def test_it_has_no_pair_no_interval_and_no_place_in_a_plot() -> None:
-    found = comparison()
-    money = [(pair.a, pair.b) for pair in found.pairs if pair.metric == "money"]
-    assert money == [("free", "dear")]
-    assert differ(found, "free", "dear", "money")
-    assert not differ(found, "unknown", "dear", "money")
-    assert "money" not in found.method("unknown").ci95
-    assert "money" in found.method("dear").ci95
-    assert len([pair for pair in found.pairs if pair.metric == "input_tokens"]) == 3
-    plot = next(plot for plot in figures.render_figures(found) or () if plot.title == "R@5 against money")
-    assert "dear" in plot.drawing
+    compared = comparison()
+    money = [(pair.a, pair.b) for pair in compared.pairs if pair.metric == "money"]
+    assert money == [("free", "costly")]
+    assert differ(compared, "free", "costly", "money")
+    assert not differ(compared, "unknown", "costly", "money")
+    assert "money" not in compared.method("unknown").ci95
+    assert "money" in compared.method("costly").ci95
+    assert len([pair for pair in compared.pairs if pair.metric == "input_tokens"]) == 3
+    plot = next(plot for plot in figures.render_figures(compared) or () if plot.title == "R@5 against money")
+    assert "costly" in plot.drawing
     assert "unknown: " not in plot.drawing.partition("<desc>")[2].partition("</desc>")[0]
 
 
 def test_a_column_of_money_is_shown_where_it_is_unknown_of_one_and_0_of_the_others() -> None:
-    unknown = made({"a": [1.0], "b": [1.0]}, paid={"a": [Usage(0.0, 1, 1, None)]})
+    unknown = make_comparison({"a": [1.0], "b": [1.0]}, paid={"a": [Usage(0.0, 1, 1, None)]})
     console = Console(width=250, record=True, file=io.StringIO())
     console.print(render_comparison(unknown))
     rows = console.export_text().splitlines()

@@ -101,9 +101,9 @@ def test_real_methods_score_as_ir_measures_says_of_the_files_written(compared: t
     assert json.loads((out / "comparison.json").read_text()) == comparison.to_json()
     qrels = list(ir_measures.read_trec_qrels(str(out / "qrels.trec")))
     for method in comparison.methods:
-        found = list(ir_measures.read_trec_run(str(out / "runs" / f"{method.label}.trec")))
+        trec_run = list(ir_measures.read_trec_run(str(out / "runs" / f"{method.label}.trec")))
         names = [name for name in method.metrics if not name.startswith(("full_R", "one_doc_R"))]
-        expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, found)
+        expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, trec_run)
         assert {str(name): value for name, value in expected.items()} == pytest.approx(
             {name: method.metrics[name] for name in map(str, expected)}, abs=1e-9
         )
@@ -177,8 +177,8 @@ def test_failed_question_scores_zero_and_is_counted(shared: Path) -> None:
     assert method.per_query["q1"]["R@3"] == 0
     assert method.metrics["R@3"] == pytest.approx((0 + 0.5 + 0.5) / 3)
     assert method.latency.questions == 2
-    said = "answered 2 of 3 questions; the others score 0: ValueError: nothing is known of [bold]Which"
-    assert said in shown(comparison)
+    message = "answered 2 of 3 questions; the others score 0: ValueError: nothing is known of [bold]Which"
+    assert message in shown(comparison)
     strict = rf"failed on the question q1 \('{QUESTIONS[0].replace('?', '.')}'\): ValueError: nothing is known of"
     with pytest.raises(QuestionError, match=strict):
         run(shared, scheme, k=(3,), strict=True)
@@ -195,7 +195,7 @@ def test_a_method_that_fails_always_is_said_loudly(shared: Path, tmp_path: Path)
     assert sentence.startswith("bm25 reaches ")
     assert "failed on every question, and is not compared: ValueError: nothing is known" in sentence
     value = json.loads((tmp_path / "o" / "comparison.json").read_text())
-    assert [one["label"] for one in value["failed"]] == [failed.label]
+    assert [failure["label"] for failure in value["failed"]] == [failed.label]
     assert load_results(tmp_path / "o").comparisons[0].failed[0].failures == failed.failures
     assert "failed on every question, and is not compared" in (tmp_path / "o" / "report.html").read_text()
 
@@ -309,21 +309,21 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
 
 def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "notes", {"a.md": "slate", "questions.txt": "Slate?"})
-    asked = {"questions": tmp_path / "notes" / "questions.txt"}
+    options = {"questions": tmp_path / "notes" / "questions.txt"}
     inside, notes = tmp_path / "notes" / "w", tmp_path / "notes"
     with pytest.raises(UsageError, match="The index .*w is inside the folder of its documents, .*notes: keep them"):
-        compare(notes, ["bm25"], index=inside, **asked)
+        compare(notes, ["bm25"], index=inside, **options)
     with pytest.raises(UsageError, match="The index .*notes is inside the folder of its documents"):
-        compare(notes, ["bm25"], index=notes, **asked)
+        compare(notes, ["bm25"], index=notes, **options)
     with pytest.raises(UsageError, match="The documents .*notes are inside the folder of their index, .*: keep them"):
-        compare(notes, ["bm25"], index=tmp_path, **asked)
+        compare(notes, ["bm25"], index=tmp_path, **options)
     assert {path.name for path in tmp_path.rglob("*")} == {"notes", "a.md", "questions.txt"}
     with (
         Index.open(inside, create=True) as workspace,
         pytest.raises(UsageError, match="is inside the folder of its documents"),
     ):
-        compare(notes, ["bm25"], index=workspace, **asked)
-    compare(notes / "a.md", ["bm25"], index=notes / "w", **asked)  # one file, and nothing beside it
+        compare(notes, ["bm25"], index=workspace, **options)
+    compare(notes / "a.md", ["bm25"], index=notes / "w", **options)  # one file, and nothing beside it
 
 
 def test_an_open_workspace_brings_its_own_settings_and_stays_open(tmp_path: Path) -> None:
@@ -374,24 +374,24 @@ def test_latency_is_split_and_kept(tmp_path: Path) -> None:
 def test_each_question_is_timed_with_all_methods_in_random_order(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     first, second = (Scripted(journal=str(journal), mark=mark) for mark in ("a-", "b-"))
-    asked = dataset([*QUESTIONS, "What is slate?", "Who printed cheap books?"], None)
+    data_set = dataset([*QUESTIONS, "What is slate?", "Who printed cheap books?"], None)
     failing = second.model_copy(update={"fails_on": (QUESTIONS[1],)})
-    comparison = run(tmp_path / "w", first, failing, data=asked, k=(5,))
+    comparison = run(tmp_path / "w", first, failing, data=data_set, k=(5,))
     lines = journal.read_text().replace("5 ", "").split()
     warming = [f"{mark}{id}" for mark, ids in (("a-", "12345"), ("b-", "13451")) for id in (f"q{id}" for id in ids)]
     rounds = [lines[-9 * number :][:9] for number in range(10, 0, -1)]  # five questions of a, and four of b
     assert lines[-90 - len(warming) : -90] == warming
-    assert all(sorted(one) == sorted({*rounds[0]}) for one in rounds)
+    assert all(sorted(entries) == sorted({*rounds[0]}) for entries in rounds)
     orders = set()
-    for one in rounds:
-        ids = list(dict.fromkeys(line[2:] for line in one))
-        blocks = [{line for line in one if line.endswith(id)} for id in ids]
-        assert [line[2:] for line in one] == [id for id, block in zip(ids, blocks, strict=True) for _ in block]
+    for round_lines in rounds:
+        ids = list(dict.fromkeys(line[2:] for line in round_lines))
+        blocks = [{line for line in round_lines if line.endswith(id)} for id in ids]
+        assert [line[2:] for line in round_lines] == [id for id, block in zip(ids, blocks, strict=True) for _ in block]
         assert {frozenset(block) for block in blocks} == {
             frozenset({"a-q2"}),
             *(frozenset({f"a-{id}", f"b-{id}"}) for id in ("q1", "q3", "q4", "q5")),
         }
-        orders |= {tuple(ids), tuple(line[0] for line in one)}
+        orders |= {tuple(ids), tuple(line[0] for line in round_lines)}
     assert len(orders) > 10
     assert [list(method.latency.per_query) for method in comparison.methods] == [
         ["q1", "q2", "q3", "q4", "q5"],
@@ -405,9 +405,9 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
     timing, groups = latency._time_in_rounds, list[list[str]]()
 
     def watched(metered: Sequence[Any], *rest: Any) -> Any:
-        groups.append([one.timing.label for one in metered])
+        groups.append([retriever.timing.label for retriever in metered])
         rows = timing(metered, *rest)
-        assert all(tuple(one.timing.retriever.searches()) == one.timing.alone for one in metered)
+        assert all(tuple(retriever.timing.retriever.searches()) == retriever.timing.alone for retriever in metered)
         return rows
 
     monkeypatch.setattr(latency, "_time_in_rounds", watched)
@@ -415,8 +415,8 @@ def test_methods_that_do_not_fit_into_memory_together_are_timed_alone(
         roomy = compare(dataset(), ["bm25", "dense"], index=workspace)
         sizes = [workspace.open_part(part).inner.estimate() for part in (Passages(), Vectors())]
     assert groups == [["bm25", "dense"]]
-    room = (max(sizes) + sum(sizes)) / 2 / 2**30
-    tight = compare(dataset(), ["bm25", "dense"], store=f"lancedb(memory_gib={room:.12f})", index=tmp_path / "w")
+    memory_gib = (max(sizes) + sum(sizes)) / 2 / 2**30
+    tight = compare(dataset(), ["bm25", "dense"], store=f"lancedb(memory_gib={memory_gib:.12f})", index=tmp_path / "w")
     assert groups[1:] == [["bm25"], ["dense"]]
     for comparison in (roomy, tight):
         bm25, dense = (method.parts for method in comparison.methods)

@@ -103,13 +103,13 @@ def test_runs_of_bm25s_in_the_format_of_pyserini(tmp_path: Path) -> None:
     queries = {f"q{number}": " ".join(draw.sample(words, 2)) for number in range(30)}
     retriever = bm25s.BM25(method="lucene")
     retriever.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
-    asked = bm25s.tokenize(list(queries.values()), show_progress=False)
-    found, scores = retriever.retrieve(asked, k=50, show_progress=False)
+    tokenized = bm25s.tokenize(list(queries.values()), show_progress=False)
+    ids, scores = retriever.retrieve(tokenized, k=50, show_progress=False)
     run, qrels = tmp_path / "bm25s.trec", tmp_path / "qrels.tsv.trec"
     run.write_text(
         "".join(
             f"{query} Q0 doc{document} {rank} {score:.6f} Anserini\n"
-            for query, documents, row in zip(queries, found, scores, strict=True)
+            for query, documents, row in zip(queries, ids, scores, strict=True)
             for rank, (document, score) in enumerate(zip(documents, row, strict=True), start=1)
         )
     )
@@ -165,7 +165,7 @@ def test_hits_with_the_id_of_the_question(files: Path) -> None:
 
 
 def test_gate_of_files_of_rankings(files: Path) -> None:
-    """They need no results that were saved; files of the same name are told apart, and results are a baseline, too."""
+    """They need no results that were saved; files of the same name stay apart, and results are a baseline, too."""
     given = ("--qrels", "qrels.trec", "--metric", "R@1", "--k", "1", "--json", "-")
     failed = ragindex("gate", "b.trec", "--against", "a.trec", *given)
     assert (failed.code, failed.json["verdict"], failed.json["new_score"], failed.json["baseline_score"]) == (

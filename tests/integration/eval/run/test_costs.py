@@ -97,8 +97,8 @@ def test_estimated_tokens_and_dollars_are_marked(server: OpenAIServer, tmp_path:
     for _ in range(2):
         comparison = compared(tmp_path)
         asking = comparison.methods[1]
-        told = asking.to_json()["usage"]
-        assert (told["index"]["estimated"], told["query"]["estimated"]) == (True, True)
+        usage = asking.to_json()["usage"]
+        assert (usage["index"]["estimated"], usage["query"]["estimated"]) == (True, True)
         shown = printed(render_comparison(comparison), 200)
         cells = next(line for line in shown.splitlines() if line.startswith(asking.label)).split()
         index, query = asking.index_usage, asking.query_usage
@@ -109,7 +109,7 @@ def test_estimated_tokens_and_dollars_are_marked(server: OpenAIServer, tmp_path:
         assert all(f">~{figure}<" in page for figure in dollars)
         for path in (tmp_path / "w").rglob("answers-*.jsonl"):
             path.unlink()
-    assert told["spent"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0, "estimated": False}
+    assert usage["spent"] == {"input_tokens": 0, "output_tokens": 0, "money": 0.0, "estimated": False}
 
 
 def test_rules_cost_nothing_and_are_called_rules(tmp_path: Path) -> None:

@@ -34,14 +34,14 @@ def test_evidence_is_found_in_small_passages_for_fewer_tokens(data: Path) -> Non
     methods = ["bm25(over=passages(by=documents))", "bm25(over=passages(by=sections))"]
     result = ragindex.compare("pages", methods, questions="questions.csv", k=(1, 2))
     result.save("out")
-    whole, small = (result[label] for label in methods)
-    assert [whole["evidence_R@1"], whole["evidence_R@2"]] == [1.0, 1.0]
+    large, small = (result[label] for label in methods)
+    assert [large["evidence_R@1"], large["evidence_R@2"]] == [1.0, 1.0]
     assert [small["evidence_R@1"], small["evidence_R@2"]] == [1.0, 1.0]
     # estimated tokens of "Pier", newline, and the text: a quarter of the characters, rounded up
     fees_at, tides_at = PIER.index("## Fees"), PIER.index("## Tides")
     texts = (PIER.strip(), PIER[fees_at:tides_at].strip(), PIER[tides_at:].strip())
     document, fees, tides = (-(-len(f"Pier\n{text}") // 4) for text in texts)
-    assert whole["tokens_to_recall@0.8"] == document
+    assert large["tokens_to_recall@0.8"] == document
     assert (small["tokens_to_recall@0.5"], small["tokens_to_recall@0.8"]) == (min(tides, fees), max(tides, fees))
     assert "tokens to recall" in str(result)
     assert "evidence R" in str(result)
@@ -53,12 +53,12 @@ def test_evidence_is_found_in_small_passages_for_fewer_tokens(data: Path) -> Non
     assert cells[titles.index("tokens to 80% of evidence")].text == str(document)
     assert cells[titles.index("tokens to 80% of evidence")].interval == f"{document} to {document}"
 
-    method = next(one for one in result.comparison.methods if one.label == methods[0])
+    method = next(compared for compared in result.comparison.methods if compared.label == methods[0])
     assert method.tokens_to_recall["tokens_to_recall@0.8"] == TokensToRecall(document, (document, document))
     (loaded,) = load_results(data / "out").comparisons
     assert loaded.gold == result.comparison.gold
-    assert [one.tokens_to_recall for one in loaded.methods] == [
-        one.tokens_to_recall for one in result.comparison.methods
+    assert [compared.tokens_to_recall for compared in loaded.methods] == [
+        compared.tokens_to_recall for compared in result.comparison.methods
     ]
     lines = [json.loads(line) for line in (data / "out" / "questions.jsonl").read_text().splitlines()]
     assert [len(line["evidence"]) for line in lines] == [1, 2]

@@ -154,9 +154,9 @@ def test_faults_of_a_service(server: OpenAIServer, tmp_path: Path, monkeypatch: 
         (status(400, "no such model", code="model_not_found"), "status 400"),
         (status(429, "You exceeded your current quota"), "status 429"),
     ]
-    for fault, said in stops:
+    for fault, message in stops:
         server.choose = of_questions(fault)
-        with pytest.raises(ServiceError, match=said) as caught:
+        with pytest.raises(ServiceError, match=message) as caught:
             compared(tmp_path, "bm25", method, **options)
         assert not isinstance(caught.value, RequestError)
         assert KEY not in str(caught.value)
@@ -203,10 +203,19 @@ def test_command_that_stops_names_no_winner(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     server.choose = lambda received, earlier: status(401, "wrong")
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25,self-ask(base=bm25)", "--llm", LLM)
-    assert "rejects the API key, status 401: wrong. Check OPENAI_API_KEY" in failed(6, *asked)
+    arguments = (
+        "compare",
+        "notes",
+        "--questions",
+        "questions.csv",
+        "--methods",
+        "bm25,self-ask(base=bm25)",
+        "--llm",
+        LLM,
+    )
+    assert "rejects the API key, status 401: wrong. Check OPENAI_API_KEY" in failed(6, *arguments)
     monkeypatch.setenv("OPENAI_BASE_URL", dead_address())
-    assert "cannot be reached (attempts: 1)" in failed(6, *asked)
+    assert "cannot be reached (attempts: 1)" in failed(6, *arguments)
     assert not (tmp_path / "ragindex-results" / "notes").exists()
 
 
@@ -237,9 +246,9 @@ def test_method_that_always_failed_comes_back(server: OpenAIServer, tmp_path: Pa
     (broken,) = comparison.failed
     assert f"{broken.label} failed on every question, and is not compared: LLMError" in state_conclusion(comparison)
     server.choose = lambda received, earlier: None
-    mended = compared(tmp_path, "bm25", Asking(), llm=LLM)
-    assert mended.failed == ()
-    assert all(method.latency.questions == 2 for method in mended.methods)  # its latency was not lost for good
+    healthy = compared(tmp_path, "bm25", Asking(), llm=LLM)
+    assert healthy.failed == ()
+    assert all(method.latency.questions == 2 for method in healthy.methods)  # its latency was not lost for good
 
 
 def test_exit_code_after_the_others_are_shown(
@@ -249,15 +258,15 @@ def test_exit_code_after_the_others_are_shown(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     server.choose = lambda received, earlier: status(500, "broken")
-    asked = ("compare", "notes", "--questions", "questions.csv", "--llm", LLM)
-    done = ragindex(*asked, "--methods", "bm25,self-ask(base=bm25)", "--fail-below", "self-ask(base=bm25):R@5=0.1")
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--llm", LLM)
+    done = ragindex(*arguments, "--methods", "bm25,self-ask(base=bm25)", "--fail-below", "self-ask(base=bm25):R@5=0.1")
     assert done.code == 7
     assert "bm25 reaches 100.0 at R@5; there is nothing to compare it with." in " ".join(done.out.split())
     assert "failed on every question and is not compared" in " ".join(done.out.split())
     assert "failed on every question, and is not compared: LLMError" in done.err
     value = json.loads((tmp_path / "ragindex-results" / "notes" / "comparison.json").read_text())
     assert [len(value[name]) for name in ("methods", "failed", "pairs")] == [1, 1, 0]
-    alone = ragindex(*asked, "--methods", "self-ask(base=bm25)")
+    alone = ragindex(*arguments, "--methods", "self-ask(base=bm25)")
     spending, error = alone.err.splitlines()[-2:]
     assert (alone.code, alone.out) == (7, "")
     assert spending.startswith("Spent: 0 tokens, $0.000000, possibly charged: up to ")

@@ -53,9 +53,9 @@ class LangChain(LangChainRetriever):
 
 class LlamaIndex(LlamaIndexRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = tfidf(query_bundle.query_str, 3)
+        scored = tfidf(query_bundle.query_str, 3)
         return [
-            NodeWithScore(node=TextNode(text=TEXTS[id], metadata={"doc_id": id}), score=score) for id, score in found
+            NodeWithScore(node=TextNode(text=TEXTS[id], metadata={"doc_id": id}), score=score) for id, score in scored
         ]
 
 
@@ -63,8 +63,8 @@ class LlamaIndex(LlamaIndexRetriever):
 class Haystack:
     @component.output_types(documents=list[HaystackDocument])
     def run(self, query: str) -> dict[str, list[HaystackDocument]]:
-        found = tfidf(query, 3)
-        return {"documents": [HaystackDocument(id=id, content=TEXTS[id], score=score) for id, score in found]}
+        scored = tfidf(query, 3)
+        return {"documents": [HaystackDocument(id=id, content=TEXTS[id], score=score) for id, score in scored]}
 
 
 @pytest.fixture
@@ -114,16 +114,16 @@ def test_what_functions_cost_is_unknown(notes: Path) -> None:
 
 
 def test_functions_are_asked_anew_each_time(notes: Path) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def search(question: str, k: int) -> list[str]:
-        asked.append(question)
+        questions.append(question)
         return ["hill.md"]
 
     run(notes, search)
-    first = len(asked)
+    first = len(questions)
     assert run(notes, search).method("search").metrics["R@1"] == 0.5
-    assert len(asked) == 2 * first
+    assert len(questions) == 2 * first
     search.__name__ = "other"
     assert run(notes, "bm25", search).method("other").metrics["R@1"] == 0.5
 
@@ -144,17 +144,17 @@ def test_failures_and_unknown_documents_are_counted(notes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("scored", "message"),
     [
         (lambda question, k: [("sea.md", 1.0), ("hill.md", 2.0)], "hits must be sorted best first"),
         (lambda question, k: [("sea.md", float("nan"))], "not finite"),
     ],
 )
 def test_scores_that_rank_otherwise_end_the_comparison(
-    notes: Path, found: Callable[[str, int], list[tuple[str, float]]], message: str
+    notes: Path, scored: Callable[[str, int], list[tuple[str, float]]], message: str
 ) -> None:
     with pytest.raises(ContractError, match=message):
-        run(notes, found)
+        run(notes, scored)
 
 
 def test_chunks_of_one_document_are_hits_of_their_own(notes: Path) -> None:

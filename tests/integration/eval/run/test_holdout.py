@@ -70,8 +70,8 @@ def test_reuse_is_written_down() -> None:
     reused = ragindex(*others, "--reuse-holdout", "--out", "o")
     assert reused.code == 0, reused.err
     assert len(reused.json["holdout"]["earlier"]) == 1
-    said = "The holdout was REUSED, so it confirms nothing: it was used 1 time before"
-    assert said in Path("o/report.html").read_text()
+    message = "The holdout was REUSED, so it confirms nothing: it was used 1 time before"
+    assert message in Path("o/report.html").read_text()
     assert [use.reused for use in Ledger(Path(LEDGER)).uses()] == [False, True]
 
 
@@ -84,11 +84,11 @@ def test_recommend_confirms_by_holdout() -> None:
     assert list(Ledger(Path(LEDGER)).uses()) == []
     done = ragindex(*recommend, "--json", "found.json")
     assert done.code == 0, done.err
-    found = json.loads(Path("found.json").read_text())
-    assert found["holdout"]["chosen"] == found["chosen"]
-    assert found["confirmation"] is None
-    said = f"Confirmed on the holdout: {found['chosen']} is not more than 2.0 points worse than {found['rival']}."
-    assert said in done.out
+    report = json.loads(Path("found.json").read_text())
+    assert report["holdout"]["chosen"] == report["chosen"]
+    assert report["confirmation"] is None
+    message = f"Confirmed on the holdout: {report['chosen']} is not more than 2.0 points worse than {report['rival']}."
+    assert message in done.out
     assert [use.command for use in Ledger(Path(LEDGER)).uses()] == ["recommend"]
 
 
@@ -109,7 +109,7 @@ def test_unusable_holdouts_are_refused_before_work() -> None:
             "--holdout confirms a choice by recall: the other questions need gold documents, too.",
         ),
     ]
-    for command, sealed, said in refused:
-        assert said in failed(2, *command, "--holdout", sealed)
+    for command, sealed, message in refused:
+        assert message in failed(2, *command, "--holdout", sealed)
     assert json.loads(Path("w", "workspace.json").read_text())["parts"] == before
     assert len(Ledger(Path(LEDGER)).uses()) == 1

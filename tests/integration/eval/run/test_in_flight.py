@@ -57,8 +57,8 @@ class AskingRetriever:
             if self.together:
                 self.workspace.llm.map(ECHO, inputs)
             else:
-                for one in inputs:
-                    self.workspace.llm.run(ECHO, one)
+                for task_input in inputs:
+                    self.workspace.llm.run(ECHO, task_input)
         return self.base.retrieve(queries, k)
 
 
@@ -102,11 +102,11 @@ def test_requests_in_flight_reach_the_limit_and_costs_stay_with_their_questions(
 ) -> None:
     release, scheme = Event(), Asking(together=together)
     hold(server, release, release.set)
-    asked = ask.answer_all(
+    answers = ask.answer_all(
         scheme.open(workspace), QUERIES, 1, tmp_path / "a.jsonl", ask.Asking("asking", batching_for(workspace, scheme))
     )
     assert server.most_in_flight == LIMIT
-    for query, answer in zip(QUERIES, asked, strict=True):
+    for query, answer in zip(QUERIES, answers, strict=True):
         sent = [
             request.body["messages"] for request in server.requests if f"{query.id} " in str(request.body["messages"])
         ]
@@ -130,9 +130,9 @@ def test_ctrl_c_begins_no_further_request_and_keeps_what_was_in_flight(
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts without it
     hold(server, release, lambda: signal.pthread_kill(main, signal.SIGINT))
     monkeypatch.setattr(ask, "_PATIENCE", 0.0)
-    said: list[str] = []
+    messages: list[str] = []
     watch = logging.Handler()
-    watch.emit = lambda record: (said.append(record.getMessage()), release.set())[0]  # type: ignore[method-assign]
+    watch.emit = lambda record: (messages.append(record.getMessage()), release.set())[0]  # type: ignore[method-assign]
     monkeypatch.setattr(ask._log, "handlers", [watch])
     monkeypatch.setattr(ask._log, "propagate", False)
     with pytest.raises(KeyboardInterrupt):
@@ -143,7 +143,7 @@ def test_ctrl_c_begins_no_further_request_and_keeps_what_was_in_flight(
             tmp_path / "a.jsonl",
             ask.Asking("asking", batching_for(workspace, scheme)),
         )
-    assert said == ["asking: waiting for requests in flight, whose answers will be saved (Ctrl-C: do not wait)"]
+    assert messages == ["asking: waiting for requests in flight, whose answers will be saved (Ctrl-C: do not wait)"]
     assert len(server.requests) == LIMIT
     with sqlite3.connect(tmp_path / "w" / "calls.sqlite") as calls:
         tables = [name for (name,) in calls.execute("select name from sqlite_master where type = 'table'")]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_comparisons import made
-from timed import QUERIES, NamedRetriever, asked, runs, timings
+from made_comparisons import make_comparison
+from timed import QUERIES, NamedRetriever, read_journal, runs, timings
 
 from ragindex.accounting.ledger import CallRecord, record_call
 from ragindex.errors import ServiceError
@@ -28,14 +28,14 @@ def workspace(tmp_path: Path) -> Iterator[Index]:
 
 def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before(workspace: Index) -> None:
     first = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
-    assert asked(workspace) == "ab"
+    assert read_journal(workspace) == "ab"
     joined = latency.measure_latency(timings(workspace, "abc"), QUERIES, 5, 0)
-    assert asked(workspace) == "abc"
+    assert read_journal(workspace) == "abc"
     assert len(runs(joined)) == 1
     assert runs(joined) != runs(first)
     fewer = latency.measure_latency(timings(workspace, "ca"), QUERIES, 5, 0)  # two of one run: nothing is asked again
-    assert asked(workspace) == ""
-    assert [one.latency for one in fewer] == [joined[2].latency, joined[0].latency]
+    assert read_journal(workspace) == ""
+    assert [method.latency for method in fewer] == [joined[2].latency, joined[0].latency]
 
 
 def test_times_of_another_machine_or_of_other_versions_are_not_used(
@@ -43,41 +43,41 @@ def test_times_of_another_machine_or_of_other_versions_are_not_used(
 ) -> None:
     here = environment.environment()
     latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
-    asked(workspace)
+    read_journal(workspace)
     for name, value in (("processor", "another model"), ("processors", "96"), ("numpy", "0.1"), ("system", "Plan 9")):
         monkeypatch.setattr(latency, "environment", lambda name=name, value=value: {**here, name: value})
         latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
-        assert asked(workspace) == "ab"
+        assert read_journal(workspace) == "ab"
     monkeypatch.setattr(latency, "environment", lambda: here)
     latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
-    assert asked(workspace) == ""  # those of this machine are still there
+    assert read_journal(workspace) == ""  # those of this machine are still there
     assert here["processor"]
 
 
 def test_other_questions_are_timed_again(workspace: Index) -> None:
     """Of another sample, and of a method that failed before."""
     latency.measure_latency(timings(workspace, "ab", failed=["q0"]), QUERIES, 5, 0)
-    asked(workspace)
+    read_journal(workspace)
     healed = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
-    assert asked(workspace) == "ab"
-    assert [one.latency.questions for one in healed] == [4, 4]
+    assert read_journal(workspace) == "ab"
+    assert [method.latency.questions for method in healed] == [4, 4]
     latency.measure_latency(timings(workspace, "ab"), QUERIES[:3], 5, 0)
-    assert asked(workspace) == "ab"
+    assert read_journal(workspace) == "ab"
 
 
 def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(workspace: Index) -> None:
     """Once the empty file was kept, and the method had no latency ever after."""
     broken = latency.measure_latency(timings(workspace, "ab", raises="b"), QUERIES, 5, 0)
-    assert [one.latency.questions for one in broken] == [4, 0]
-    assert not timings(workspace, "b")[0].kept.exists()
+    assert [method.latency.questions for method in broken] == [4, 0]
+    assert not timings(workspace, "b")[0].path.exists()
     never = latency.measure_latency(
         timings(workspace, "a") + timings(workspace, "b", failed=[query.id for query in QUERIES]), QUERIES, 5, 0
     )
-    assert [one.latency.questions for one in never] == [4, 0]
-    asked(workspace)
-    mended = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
-    assert asked(workspace) == "ab"
-    assert [one.latency.questions for one in mended] == [4, 4]
+    assert [method.latency.questions for method in never] == [4, 0]
+    read_journal(workspace)
+    repaired = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    assert read_journal(workspace) == "ab"
+    assert [method.latency.questions for method in repaired] == [4, 4]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(w
 )
 def test_a_file_that_says_nothing_is_not_read(workspace: Index, content: str) -> None:
     (timing,) = timings(workspace, "a")
-    timing.kept.parent.mkdir(parents=True)
-    timing.kept.write_text(content)
+    timing.path.parent.mkdir(parents=True)
+    timing.path.write_text(content)
     (measured,) = latency.measure_latency([timing], QUERIES, 5, 0)
     assert measured.latency.questions == 4
 
@@ -112,26 +112,26 @@ def timed_on(
     """`dense` takes 10 ms and `hybrid`, which contains it, 11 ms, times `load` of the method and the call's number."""
     calls = []
 
-    def time_question(one: Any, query: Query, k: int) -> list[float]:
-        label = one.timing.label
+    def time_question(method: Any, query: Query, k: int) -> list[float]:
+        label = method.timing.label
         calls.append(label)
         slowed = load(label, len(calls)) * generator.lognormal(0.0, 0.05)
         seconds = {"d": 0.010, "h": 0.011}[label] * slowed
         return [seconds, 0.0, 0.0, seconds, 0.0004 * slowed]
 
     def group(metered: Sequence[Any], *_: object) -> list[Sequence[Any]]:
-        return [[one] for one in metered] if alone else [metered]
+        return [[method] for method in metered] if alone else [metered]
 
     generator = np.random.default_rng(0)
     monkeypatch.setattr(latency, "_time_question", time_question)
     monkeypatch.setattr(latency, "_group_by_memory", group)
     measured = latency.measure_latency(timings(workspace, "dh"), TWENTY, 5, 0)
     assert (calls.count("d"), calls.count("h")) == (100, 100)
-    found = {label: one.latency for label, one in zip("dh", measured, strict=True)}
-    return made(
+    latencies = {label: method.latency for label, method in zip("dh", measured, strict=True)}
+    return make_comparison(
         {"d": [1.0] * 20, "h": [1.0] * 20},
-        {label: [one.per_query[query.id] for query in TWENTY] for label, one in found.items()},
-        reference={label: [one.reference[query.id] for query in TWENTY] for label, one in found.items()},
+        {label: [times.per_query[query.id] for query in TWENTY] for label, times in latencies.items()},
+        reference={label: [times.reference[query.id] for query in TWENTY] for label, times in latencies.items()},
     )
 
 
@@ -139,25 +139,25 @@ def test_a_busy_while_makes_no_method_slower_than_one_that_contains_it(
     workspace: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine is four times as slow for the first third; in turns of 25 questions, only dense would have met it."""
-    found = timed_on(workspace, monkeypatch, lambda label, number: 4.0 if number < 67 else 1.0)
-    pair = found.pair("h", "d", LATENCY)
+    comparison = timed_on(workspace, monkeypatch, lambda label, number: 4.0 if number < 67 else 1.0)
+    pair = comparison.pair("h", "d", LATENCY)
     assert pair.value == pytest.approx(1.1, abs=0.04)
     assert pair.ci95 is not None
     assert pair.ci95[0] < 1.1 < pair.ci95[1]
-    assert not differ(found, "d", "h", LATENCY)
+    assert not differ(comparison, "d", "h", LATENCY)
 
 
 def test_the_reference_takes_back_what_a_busy_machine_did_to_a_method_timed_alone(
     workspace: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Methods that do not fit into memory together, and a machine that is busy while dense is timed."""
-    found = timed_on(workspace, monkeypatch, lambda label, _: 4.0 if label == "d" else 1.0, alone=True)
-    pair = found.pair("d", "h", LATENCY)
+    comparison = timed_on(workspace, monkeypatch, lambda label, _: 4.0 if label == "d" else 1.0, alone=True)
+    pair = comparison.pair("d", "h", LATENCY)
     assert pair.value == pytest.approx(4.0 / 1.1, abs=0.1)
     assert pair.p_adjusted < 0.001
     assert pair.ci95 is not None
     assert pair.ci95[0] < 1.0
-    assert not differ(found, "d", "h", LATENCY)
+    assert not differ(comparison, "d", "h", LATENCY)
 
 
 def test_of_repeats_the_median_counts_with_its_parts() -> None:
@@ -176,5 +176,5 @@ def test_requests_that_are_paid_for_are_not_repeated(workspace: Index, monkeypat
 
     monkeypatch.setattr(NamedRetriever, "retrieve", pays)
     latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
-    asked = (workspace.folder / "journal").read_text().split()
-    assert (asked.count("a"), asked.count("b")) == (5 + 10 * 4, 5 + 4)
+    lines = (workspace.folder / "journal").read_text().split()
+    assert (lines.count("a"), lines.count("b")) == (5 + 10 * 4, 5 + 4)

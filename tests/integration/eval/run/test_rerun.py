@@ -173,8 +173,8 @@ def test_crash_while_results_are_written(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_document_that_changes_while_comparison_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     run = compare.run_study
 
-    def change_after(*arguments: Any) -> Any:
-        study = run(*arguments)
+    def change_after(*arguments: Any, **options: Any) -> Any:
+        study = run(*arguments, **options)
         write(Path("notes"), {"quill.txt": "Nether Quill is a town made of wool."})
         return study
 
@@ -247,7 +247,7 @@ def test_files_of_the_index_own_encoder() -> None:
     own = ("--index", "w", "--encoder", "sentence-transformers:models/one")
     assert ragindex("index", "notes", *own, "--methods", "bm25").code == 0
     given = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w", "--out", "of own")
-    said = [ragindex(*given).out for _ in range(2)]
+    outputs = [ragindex(*given).out for _ in range(2)]
     write(Path("models"), {"one/config.json": '{"layers": 2}'})
-    said.append(ragindex(*given).out)
-    assert ["\n  unchanged " in one for one in said] == [False, True, False]
+    outputs.append(ragindex(*given).out)
+    assert ["\n  unchanged " in output for output in outputs] == [False, True, False]

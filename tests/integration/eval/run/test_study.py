@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import QUESTIONS, TEXTS
-from made_comparisons import made
+from made_comparisons import make_comparison
 from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import BudgetError, UsageError
@@ -37,11 +37,11 @@ def test_every_corpus_with_every_encoder_and_seed(working_folder: Path) -> None:
     encoders = ["lsa", "lsa(dimensions=2)"]
     several = settings(corpora=corpora, encoders=encoders, seeds=[0, 1], name="all", methods="bm25", index="all")
     study = run_study(several, "ragindex …")
-    told = [
+    comparisons = [
         (comparison.dataset.name, comparison.encoder, comparison.seed, comparison.dataset.questions)
         for comparison in study.comparisons
     ]
-    assert told == [
+    assert comparisons == [
         *[("notes", encoder, seed, 2) for encoder in encoders for seed in (0, 1)],
         *[("other", encoder, seed, 1) for encoder in encoders for seed in (0, 1)],
     ]
@@ -64,9 +64,9 @@ def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pyte
     def paid(workspace: str, **more: object) -> float:
         """Dollars: a thousandth a word."""
         server.requests.clear()
-        asked = {"data": "notes", "methods": "bm25", "llm": "openai:small", "read": True, "no_cache": True, **more}
+        options = {"data": "notes", "methods": "bm25", "llm": "openai:small", "read": True, "no_cache": True, **more}
         try:
-            run_study(settings(**asked, index=workspace))
+            run_study(settings(**options, index=workspace))
         finally:
             texts = [message["content"] for request in server.requests for message in request.body["messages"]]
             money.append(sum(len(text.split()) for text in texts) / 1000)
@@ -85,8 +85,10 @@ def test_all_comparisons_have_one_budget(working_folder: Path, monkeypatch: pyte
 
 
 def test_one_corpus_is_listed_once(working_folder: Path) -> None:
-    said = "'corpora' must be different. Got 'notes' and 'other/../notes', which are the same documents with the same"
-    with pytest.raises(UsageError, match=said):
+    message = (
+        "'corpora' must be different. Got 'notes' and 'other/../notes', which are the same documents with the same"
+    )
+    with pytest.raises(UsageError, match=message):
         run_study(settings(corpora=["notes", {"data": "other/../notes", "limit": 1}]))
     with pytest.raises(UsageError, match="Got 'world:0060' and 'world:60:0', which are the same documents"):
         run_study(settings(corpora=["world:0060", "other", "world:60:0"]))
@@ -100,15 +102,15 @@ def test_one_corpus_is_listed_once(working_folder: Path) -> None:
 
 
 def test_the_spread_over_seeds_by_hand() -> None:
-    seeds = [made({"a": [1, value], "b": [0, 0]}, seed=seed) for seed, value in enumerate([0.0, 0.5, 1.0])]
-    other = made({"a": [1, 1], "b": [0, 0]}, name="asked once")
-    (one,) = group_by_seed(Study("seeds", (*seeds, other)))
-    assert (one.dataset, one.encoder, one.seeds) == ("made", "lsa", (0, 1, 2))
-    spreads = {spread.label: spread for spread in one.spreads}
+    seeds = [make_comparison({"a": [1, value], "b": [0, 0]}, seed=seed) for seed, value in enumerate([0.0, 0.5, 1.0])]
+    other = make_comparison({"a": [1, 1], "b": [0, 0]}, name="asked once")
+    (group,) = group_by_seed(Study("seeds", (*seeds, other)))
+    assert (group.dataset, group.encoder, group.seeds) == ("made", "lsa", (0, 1, 2))
+    spreads = {spread.label: spread for spread in group.spreads}
     a = spreads["a"]
     assert (a.metric, a.mean, a.deviation, a.least, a.most) == ("R@5", 0.75, 0.25, 0.5, 1.0)
     assert spreads["b"].deviation == 0.0
-    assert one.to_json()["figures"][0]["deviation"] == 0.25
+    assert group.to_json()["figures"][0]["deviation"] == 0.25
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from made_comparisons import made
+from made_comparisons import make_comparison
 from made_trees import Compass, around, at
 
 from ragindex.index.index import Index
@@ -40,11 +40,11 @@ def test_pairs_by_hand() -> None:
 
 def test_pairs_of_all_candidates_by_hand() -> None:
     """Question 1 lists a, b and the distractor c: ab, ac, bc. Question 2 lists d alone. The cluster bc covers bc."""
-    found = count_coverage({"x": [["b", "c"], ["d"]]}, [["a", "b"]], {}, 4, candidates=[["a", "b", "c"], ["d"]])
-    assert (found.pairs, found.candidate_pairs) == (1, 3)
-    assert (found.groupings[0].pairs, found.groupings[0].candidate_pairs) == (0, 1)
-    assert Coverage.from_json(found.to_json()) == found
-    row = coverage.render_coverage(replace(made({"x": [1.0]}), coverage=replace(found, pools={"x": 4})))
+    counted = count_coverage({"x": [["b", "c"], ["d"]]}, [["a", "b"]], {}, 4, candidates=[["a", "b", "c"], ["d"]])
+    assert (counted.pairs, counted.candidate_pairs) == (1, 3)
+    assert (counted.groupings[0].pairs, counted.groupings[0].candidate_pairs) == (0, 1)
+    assert Coverage.from_json(counted.to_json()) == counted
+    row = coverage.render_coverage(replace(make_comparison({"x": [1.0]}), coverage=replace(counted, pools={"x": 4})))
     assert row is not None
     assert (row.rows[0].share, row.rows[0].listed, row.candidate_pairs) == ("0.0", "33.3", 3)
 
@@ -59,9 +59,9 @@ def test_as_sets_of_pairs(clusters: list[list[str]], gold: list[list[str]]) -> N
     def pairs(groups: list[list[str]]) -> set[tuple[str, ...]]:
         return {pair for group in groups for pair in combinations(sorted(group), 2)}
 
-    found = count_coverage({"x": clusters}, gold, {}, 7)
-    assert (found.pairs, found.groupings[0].pairs) == (len(pairs(gold)), len(pairs(gold) & pairs(clusters)))
-    assert min(1.0, found.groupings[0].chance) >= len(pairs(clusters)) / 21
+    counted = count_coverage({"x": clusters}, gold, {}, 7)
+    assert (counted.pairs, counted.groupings[0].pairs) == (len(pairs(gold)), len(pairs(gold) & pairs(clusters)))
+    assert min(1.0, counted.groupings[0].chance) >= len(pairs(clusters)) / 21
 
 
 def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> 
 
 
 def test_the_section() -> None:
-    comparison = made({"small": [1.0], "large": [1.0]}, {"small": [20.0, 40.0], "large": [60.0, 60.0]})
+    comparison = make_comparison({"small": [1.0], "large": [1.0]}, {"small": [20.0, 40.0], "large": [60.0, 60.0]})
     values = coverage.render_coverage(replace(comparison, coverage=FOUND))
     assert values is not None
     assert values.rows == (
@@ -97,4 +97,4 @@ def test_the_section() -> None:
 
 
 def test_nothing_is_kept_where_no_method_has_a_tree() -> None:
-    assert "coverage" not in made({"x": [1.0]}).to_json()
+    assert "coverage" not in make_comparison({"x": [1.0]}).to_json()

@@ -255,10 +255,12 @@ def one_core() -> Iterator[Path]:
 
 
 def test_limit_of_real_control_group(one_core: Path) -> None:
-    asked = f'echo $$ > {one_core}/cgroup.procs && exec {sys.executable} -c "$1"'
+    shell_command = f'echo $$ > {one_core}/cgroup.procs && exec {sys.executable} -c "$1"'
     imports = "from ragindex._util.cores import available_cores, read_cgroup_limit"
     script = f"{imports}; print(available_cores(), read_cgroup_limit())"
-    ran = subprocess.run(["sh", "-c", asked, "sh", script], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(
+        ["sh", "-c", shell_command, "sh", script], capture_output=True, text=True, timeout=120, check=False
+    )
     assert (ran.stdout, ran.stderr) == ("1 0.5\n", "")
 
 

@@ -48,8 +48,8 @@ def test_commands_expand_it_where_the_shell_does_not(home: Path) -> None:
     assert done.code == 0, done.err
     assert (home / "x" / "workspace.json").is_file()
     assert list(Path.cwd().iterdir()) == []
-    found = ragindex("search", "~/lighthouse", "--index=~/x", "--method=bm25", "--json=-")
-    assert (found.json["question"], len(found.json["hits"])) == ("~/lighthouse", 1)
+    result = ragindex("search", "~/lighthouse", "--index=~/x", "--method=bm25", "--json=-")
+    assert (result.json["question"], len(result.json["hits"])) == ("~/lighthouse", 1)
 
 
 def test_a_folder_that_is_called_so_holds_all_of_its_index(home: Path) -> None:

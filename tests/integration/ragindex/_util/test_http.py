@@ -17,10 +17,10 @@ def test_a_forgotten_client_closes_its_connections_first(monkeypatch: pytest.Mon
         client = make_http_client(server.url, KEY, 5.0)
         client.embeddings.create(model="text-embedding-3-small", input=["a text"])
         [connection] = client._client._transport._pool.connections
-        held = [connection._connection._network_stream.get_extra_info("socket"), client]
-        assert isinstance(held[0], socket.socket)
-        gc.collect()  # what `held` names first now comes first in the collector's list
-        held.append(held)
-        del client, connection, held
+        pair = [connection._connection._network_stream.get_extra_info("socket"), client]
+        assert isinstance(pair[0], socket.socket)
+        gc.collect()  # what `pair` names first now comes first in the collector's list
+        pair.append(pair)
+        del client, connection, pair
         gc.collect()
     assert shown == []

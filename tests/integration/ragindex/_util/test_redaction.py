@@ -41,12 +41,12 @@ def test_unreachable_proxy(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://h.example/v1")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    told = [
+    outputs = [
         ragindex("index", "notes", "--index", "w", "--encoder", "openai(model=small, retries=0)"),
         ragindex(*COMPARE, "--methods", "bm25"),
     ]
-    assert [done.code for done in told] == [6, 0]
-    assert leaks(desk, *told) == []
+    assert [done.code for done in outputs] == [6, 0]
+    assert leaks(desk, *outputs) == []
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
@@ -56,25 +56,25 @@ def test_commands_refuse_address_with_secret(kind: str, desk: Path) -> None:
     flag = "method" if group == "scheme" else group
     listed, methods = ("methods", []) if flag == "method" else (flag, ["--methods", "bm25"])
     Path("study.yaml").write_text(yaml.safe_dump({"data": "notes", listed: written if methods else [written]}))
-    told = [
+    outputs = [
         ragindex("index", "notes", "--index", "w", f"--{listed}", written, *methods),
         ragindex(*COMPARE, f"--{listed}", written, *methods),
         ragindex("compare", "--config", "study.yaml", "--questions", "questions.csv", *methods),
         ragindex("search", "slate?", "--index", "none", f"--{flag}", written),
     ]
     Path("study.yaml").unlink()
-    assert [done.code for done in told[:3]] == [2, 2, 2]
-    assert all("Set " in done.err for done in told[:2]), told
-    assert leaks(desk, *told) == []
+    assert [done.code for done in outputs[:3]] == [2, 2, 2]
+    assert all("Set " in done.err for done in outputs[:2]), outputs
+    assert leaks(desk, *outputs) == []
 
 
 def test_unreadable_specification_and_documents_at_address(desk: Path) -> None:
     written = (f'openai(base_url="{LOGIN_ADDRESS}"', f'openai(base_url="{ADDRESSES["a key in the query"]}" x)')
-    told = [ragindex("index", "notes", "--index", "w", "--llm", one) for one in written]
-    assert [(done.code, "cannot be read" in done.err) for done in told] == [(2, True)] * 2
-    told.append(ragindex("index", LOGIN_ADDRESS, "--index", "w"))
-    assert told[-1].code != 0
-    assert leaks(desk, *told) == []
+    outputs = [ragindex("index", "notes", "--index", "w", "--llm", address) for address in written]
+    assert [(done.code, "cannot be read" in done.err) for done in outputs] == [(2, True)] * 2
+    outputs.append(ragindex("index", LOGIN_ADDRESS, "--index", "w"))
+    assert outputs[-1].code != 0
+    assert leaks(desk, *outputs) == []
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_addresses_of_environment(
         monkeypatch.setenv(key, PLANTED)
     for how in addresses:
         monkeypatch.setenv("ELASTICSEARCH_URL" if name == "ELASTICSEARCH" else f"{name}_BASE_URL", ADDRESSES[how])
-        told = ragindex(*COMPARE, "--out", "r", "--fresh", *flags)
-        assert leaks(desk, told) == [], how
+        output = ragindex(*COMPARE, "--out", "r", "--fresh", *flags)
+        assert leaks(desk, output) == [], how
 
 
 # ---------------------------------------------------------------- MLflow

@@ -46,9 +46,9 @@ def _fail(number: int) -> int:
 
 @pytest.mark.usefixtures("processes")
 def test_results_come_in_order_from_other_processes() -> None:
-    found = list(map_in_processes(_square, range(50)))
-    assert [result for result, _ in found] == [number * number for number in range(50)]
-    assert os.getpid() not in {process for _, process in found}
+    squares = list(map_in_processes(_square, range(50)))
+    assert [result for result, _ in squares] == [number * number for number in range(50)]
+    assert os.getpid() not in {process for _, process in squares}
     assert list(map_in_processes(_square, [])) == []
 
 
@@ -95,10 +95,10 @@ def test_bad_numbers_of_workers(written: str, monkeypatch: pytest.MonkeyPatch) -
 def test_rules_answer_as_in_one_process() -> None:
     texts = [f"The harbour of town {number} was built in 18{number:02}. It has a mole." for number in range(20)]
     inputs = [{"texts": [text], "words": 5, "language": "english"} for text in texts]
-    found = OfflineRules().map(SUMMARY, inputs)
+    outputs = OfflineRules().map(SUMMARY, inputs)
     with use_workers(1):
-        assert OfflineRules().map(SUMMARY, inputs) == found
-    assert not any(isinstance(one, Failure) for one in found)
+        assert OfflineRules().map(SUMMARY, inputs) == outputs
+    assert not any(isinstance(output, Failure) for output in outputs)
 
 
 @pytest.mark.usefixtures("processes")

@@ -377,17 +377,17 @@ def test_two_charged_answers_set_input_aside(service: Charging, tmp_path: Path, 
     first = failed()
     assert first == dict.fromkeys(bad, kind != "refusal")  # a refusal is not asked about twice in one run
     assert failed() == dict.fromkeys(bad, True)
-    asked = len(service.server.requests)
-    assert asked == 6 + 2 * 2
+    request_count = len(service.server.requests)
+    assert request_count == 6 + 2 * 2
     for _ in range(3):
         assert failed() == dict.fromkeys(bad, True)
-    assert len(service.server.requests) == asked
+    assert len(service.server.requests) == request_count
     bad.clear()
     assert set(failed()) == {3, 5}  # only who asks for it pays again
-    assert len(service.server.requests) == asked
+    assert len(service.server.requests) == request_count
     with retrying_failed():
         assert failed() == {}
-    assert len(service.server.requests) == asked + 2
+    assert len(service.server.requests) == request_count + 2
     assert failed() == {}
 
 

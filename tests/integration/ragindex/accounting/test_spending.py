@@ -91,8 +91,8 @@ def test_second_request_is_billed(till: Till, paid_desk: Path, path: str, fault:
         return fault
 
     till.server.choose = once
-    asked = ("ask", "Which hill?", "--index", "w", *PAID, "--method", RERANKED, "--json", "-")
-    answered = ragindex(*asked)
+    arguments = ("ask", "Which hill?", "--index", "w", *PAID, "--method", RERANKED, "--json", "-")
+    answered = ragindex(*arguments)
     assert answered.code == 0, answered.err
     assert done == [path]
     assert [kind for kind, read, _ in till.receipts if kind == path and read] or fault is not None
@@ -318,10 +318,10 @@ def test_changed_passage_that_was_set_aside_is_asked_about(till: Till, desk: Pat
     till.server.choose = lambda received, _: CUT if "barges with slate" in str(received.body) else None
     command = (*TOPICS, "openai:small", "--json", "-")
     assert ragindex(*command).code == 0
-    asked = chats(till)
+    chat_count = chats(till)
     write(desk / "notes", {"rivers/sarn.md": "# Sarn\n\nThe Sarn is a river that carries barges with salt."})
     assert not [note for note in ragindex(*command).json["notes"] if "set aside" in note]
-    assert chats(till) == asked + 1
+    assert chats(till) == chat_count + 1
 
 
 @pytest.mark.parametrize("address", ["https://models.example.org/v1", "http://localhost:8000/v1", "http://10.1.2.3/v1"])

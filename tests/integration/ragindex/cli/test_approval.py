@@ -41,11 +41,11 @@ class _Terminal(io.StringIO):
 
 def open_terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Standard streams of a terminal; returns the questions that are asked, all of them answered with no."""
-    asked = list[str]()
+    questions = list[str]()
     monkeypatch.setattr(sys, "stdin", _Terminal())
     monkeypatch.setattr(sys, "stdout", _Terminal())
-    monkeypatch.setattr(typer, "confirm", lambda question, **_: bool(asked.append(question)))
-    return asked
+    monkeypatch.setattr(typer, "confirm", lambda question, **_: bool(questions.append(question)))
+    return questions
 
 
 def test_nobody_to_ask_ends_the_command_and_names_the_flag(till: Till) -> None:
@@ -150,9 +150,9 @@ def test_a_refit_is_estimated_with_the_summaries_that_follow_it(till: Till, monk
     estimated = {task["task"]: task["calls"] for task in shown.json["estimate"]["tasks"]}
     till.server.requests.clear()
     assert ragindex(*refit).code == 0
-    asked = len(till.server.requests)
-    assert asked > 0
-    assert 0.5 * asked <= estimated["summary"] <= 1.5 * asked
+    request_count = len(till.server.requests)
+    assert request_count > 0
+    assert 0.5 * request_count <= estimated["summary"] <= 1.5 * request_count
     again = ragindex("index", "--index", "i", "--dry-run", "--json", "-")
     assert again.json["estimate"]["tasks"] == []
 
@@ -180,11 +180,11 @@ def test_a_question_stops_at_what_nobody_agreed_to(till: Till, monkeypatch: pyte
 def test_a_question_to_a_model_without_a_price_is_not_limited(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0")
     assert ragindex("index", "notes", "--index", "i", "--methods", "bm25").code == 0
-    asked = ("ask", "Which hill is highest?", "--index", "i", "--method", "bm25", "--llm", "openai:small")
-    assert ragindex(*asked).code == 9
+    arguments = ("ask", "Which hill is highest?", "--index", "i", "--method", "bm25", "--llm", "openai:small")
+    assert ragindex(*arguments).code == 9
     assert till.server.requests == []
     monkeypatch.delenv("RAGINDEX_PRICES")
-    assert ragindex(*asked).code == 0
+    assert ragindex(*arguments).code == 0
     assert len(till.server.requests) == 1
 
 
@@ -195,26 +195,28 @@ def test_answers_of_other_settings_are_announced(till: Till) -> None:
     assert ragindex(*INDEX, "--yes").code == 0
     cost = sum(0.001 * (read + 3 * written) for path, read, written in till.receipts if "chat" in path)
     till.server.requests.clear()
-    told = "4 answers of this index were paid for under other settings: temperature 0 → 0.2. They are asked for again: "
-    told += f"about ${cost:.4f}. --reuse-answers keeps them."
+    message = (
+        "4 answers of this index were paid for under other settings: temperature 0 → 0.2. They are asked for again: "
+    )
+    message += f"about ${cost:.4f}. --reuse-answers keeps them."
     refused = ragindex(*INDEX, *COOLER)
     assert (refused.code, till.server.requests) == (2, [])
-    assert told in refused.err
+    assert message in refused.err
     shown = ragindex(*INDEX, *COOLER, "--dry-run", "--json", "-")
     (task,) = (task for task in shown.json["estimate"]["tasks"] if task["task"] == "topic")
     assert task["calls"] == 4
     assert task["repaid"] == [{"change": "temperature 0 → 0.2", "answers": 4, "money": pytest.approx(cost)}]
     assert task["money_low"] <= cost <= task["money_high"]
-    assert told in ragindex(*INDEX, *COOLER, "--dry-run").out
+    assert message in ragindex(*INDEX, *COOLER, "--dry-run").out
 
 
 def test_answers_of_other_settings_are_kept_on_demand(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ragindex(*INDEX, "--yes").code == 0
     till.server.requests.clear()
-    kept = ragindex(*INDEX, *COOLER, "--reuse-answers", "--json", "-")
-    assert kept.code == 0, kept.err
+    reused = ragindex(*INDEX, *COOLER, "--reuse-answers", "--json", "-")
+    assert reused.code == 0, reused.err
     assert [received.body["input"] for received in till.server.requests] == [["dimensions"]]  # how long vectors are
-    assert "Estimate" not in kept.err
+    assert "Estimate" not in reused.err
     Path("more").mkdir()
     Path("more/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
     monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "100")
@@ -353,16 +355,16 @@ def test_the_limit_must_be_an_amount(till: Till, monkeypatch: pytest.MonkeyPatch
 def test_on_a_terminal_the_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     with pytest.raises(UsageError, match=r"Nothing was done\. To go on without this question, add --yes\."):
-        ask_consent("This is dear.", "Go on?", "--yes", None)
+        ask_consent("This is expensive.", "Go on?", "--yes", None)
     assert terminal == ["Go on?"]
     monkeypatch.setattr(typer, "confirm", lambda question, **_: True)
-    ask_consent("This is dear.", "Go on?", "--yes", None)
+    ask_consent("This is expensive.", "Go on?", "--yes", None)
 
 
 def test_with_json_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with pytest.raises(UsageError, match=r"This is dear\. Nothing was done: .* add --yes"):
-        ask_consent("This is dear.", "Go on?", "--yes", "result.json")
+    with pytest.raises(UsageError, match=r"This is expensive\. Nothing was done: .* add --yes"):
+        ask_consent("This is expensive.", "Go on?", "--yes", "result.json")
     assert terminal == []
     assert UsageError.exit_code == 2
 

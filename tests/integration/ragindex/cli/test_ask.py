@@ -92,26 +92,27 @@ def test_as_json(workspace: Path, tmp_path: Path) -> None:
         "tokens": 15,
         "encoder": None,
         "llm": "offline",
+        "reader": "offline",
         "rules": True,
         "spent": NOTHING_SPENT,
     }
 
 
 def test_passages_with_too_few_words_of_the_question(workspace: Path) -> None:
-    asked = ("What is the highest point of Mongolia?", "--index", workspace, "--method", "bm25")
-    assert lines(run(*asked)) == [
+    arguments = ("What is the highest point of Mongolia?", "--index", workspace, "--method", "bm25")
+    assert lines(run(*arguments)) == [
         "Nothing was found: no hit contains Mongolia. The nearest passages:",
         "[1] Grey Anna  anna.md, characters 0-43",
         f"{NOT_COMPOSED} 1 of 1 hit read, 15 tokens.",
     ]
-    value = json.loads(run(*asked, "--json", "-").stdout)
-    found = {name: value[name] for name in ("answer", "found", "rests_on", "sentences", "missing")}
-    assert found == {"answer": "", "found": False, "rests_on": [], "sentences": [], "missing": ["Mongolia"]}
+    value = json.loads(run(*arguments, "--json", "-").stdout)
+    shown = {name: value[name] for name in ("answer", "found", "rests_on", "sentences", "missing")}
+    assert shown == {"answer": "", "found": False, "rests_on": [], "sentences": [], "missing": ["Mongolia"]}
 
 
 def test_words_that_only_other_passages_contain_are_said_to_be_there(workspace: Path) -> None:
-    asked = ("Barges, gorges, Mongolia?", "--index", workspace, "--method", "bm25", "-k", 1)
-    (first, *_) = lines(run(*asked))
+    arguments = ("Barges, gorges, Mongolia?", "--index", workspace, "--method", "bm25", "-k", 1)
+    (first, *_) = lines(run(*arguments))
     assert first == (
         "Nothing was found: no hit contains Barges, Mongolia. Other passages contain Barges: try --method bm25, or a "
         "larger --k. The nearest passages:"
@@ -128,23 +129,23 @@ def test_a_paid_encoder_is_asked_once_for_a_question(
     before = len(server.requests)
     app = typer.Typer()
     app.command()(command)
-    asked = [QUESTION, "--index", str(tmp_path / "w"), "--method", "dense"]
-    assert CliRunner().invoke(app, asked, catch_exceptions=False).exit_code == 0
+    arguments = [QUESTION, "--index", str(tmp_path / "w"), "--method", "dense"]
+    assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
     assert [request.body["input"] for request in server.requests[before:]] == [[QUESTION]]
 
 
 def test_nothing_is_found(workspace: Path, server: OpenAIServer) -> None:
-    asked = ("Plutonium?", "--index", workspace, "--method", "bm25", "--llm", "openai:small")
-    assert lines(run(*asked)) == ["No passages were retrieved."]
-    value = json.loads(run(*asked, "--json", "-").stdout)
+    arguments = ("Plutonium?", "--index", workspace, "--method", "bm25", "--llm", "openai:small")
+    assert lines(run(*arguments)) == ["No passages were retrieved."]
+    value = json.loads(run(*arguments, "--json", "-").stdout)
     assert (value["answer"], value["found"], value["passages"], value["rules"]) == ("", False, [], False)
     assert server.requests == []  # there was nothing to read
 
 
 def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "the Orla", "passages": [1], "found": True})
-    asked = ("Which river is short?", "--index", workspace, "--method", "bm25", "-k", 2, "--llm", "openai:small")
-    first = ragindex("ask", *asked).out.splitlines()
+    arguments = ("Which river is short?", "--index", workspace, "--method", "bm25", "-k", 2, "--llm", "openai:small")
+    first = ragindex("ask", *arguments).out.splitlines()
     assert first[:3] == [
         "the Orla",
         "[1] Orla  orla.md, characters 0-45",
@@ -153,19 +154,19 @@ def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     assert first[3] == "Answered by openai:small; 2 of 2 hits read, 30 tokens."
     assert "[2] Sarn\n" in server.requests[0].body["messages"][1]["content"]
     assert first[4:] == ["Spent: 263 tokens, no price is known for small."]
-    assert lines(run(*asked)) == first[:4]
+    assert lines(run(*arguments)) == first[:4]
     assert len(server.requests) == 1  # the answer was kept
-    less = lines(run(*asked, "--reader-tokens", 20))
+    less = lines(run(*arguments, "--reader-tokens", 20))
     assert less[3] == "Answered by openai:small; 1 of 2 hits read, 14 tokens."
 
 
 def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "the Rhine", "passages": [], "found": False})
-    asked = ("Which river is long?", "--index", workspace, "--method", "bm25", "-k", 1, "--llm", "openai:small")
-    shown = lines(run(*asked))
+    arguments = ("Which river is long?", "--index", workspace, "--method", "bm25", "-k", 1, "--llm", "openai:small")
+    shown = lines(run(*arguments))
     assert shown[0] == "The retrieved passages do not contain the answer."
     assert "Rhine" not in "".join(shown)
-    value = json.loads(run(*asked, "--json", "-").stdout)
+    value = json.loads(run(*arguments, "--json", "-").stdout)
     assert (value["answer"], value["found"], value["rules"]) == ("the Rhine", False, False)
 
 

@@ -55,8 +55,8 @@ def test_control_characters_reach_the_json_and_not_the_terminal() -> None:
     write(Path(), {"q.csv": f"question,documents\nslate {ESCAPES},a.md\nslate,none\x1b[2J\n"})
     indexed = ragindex("index", "odd", "--index", "w", "--methods", "bm25")
     assert "b�[7m.txt" in indexed.err  # such an id could not be fetched, so the file is left out
-    asked = ("search", f"slate {ESCAPES}", "--index", "w", "--method", "bm25")
-    done = ragindex(*(part.replace("\x00", "") for part in asked), "--explain")
+    arguments = ("search", f"slate {ESCAPES}", "--index", "w", "--method", "bm25")
+    done = ragindex(*(part.replace("\x00", "") for part in arguments), "--explain")
     shown = "�[31mRed�[0m �]0;pwned��2J� [bold]x[/] :warning: \\"
     assert f". {shown}  " in done.out
     assert f"\nslate {shown}\n" in done.out
@@ -136,16 +136,16 @@ def test_a_comparison_that_was_stopped_goes_on_and_a_finished_one_opens_no_index
         stopped = ragindex(*arguments)
     assert (stopped.code, stopped.out) == (130, "")
     assert stopped.err == "Stopped. Progress saved. Run the same command to resume.\n"
-    kept = {path: path.read_bytes() for path in Path("ragindex-workspaces/notes/runs").rglob("*") if path.is_file()}
-    assert {path.name for path in kept} == {"answers-20.jsonl"}
+    contents = {path: path.read_bytes() for path in Path("ragindex-workspaces/notes/runs").rglob("*") if path.is_file()}
+    assert {path.name for path in contents} == {"answers-20.jsonl"}
     done = ragindex(*arguments).json
-    assert all(path.read_bytes() == content for path, content in kept.items())
+    assert all(path.read_bytes() == content for path, content in contents.items())
     undisturbed = ragindex(*arguments, "--index", "other").json
     figures = [(method["label"], method["metrics"]) for method in done["methods"]]
     assert figures == [(method["label"], method["metrics"]) for method in undisturbed["methods"]]
     monkeypatch.setattr(BM25, "_open", shut)
     monkeypatch.setattr(Hybrid, "_open", shut)
-    moment = next(iter(kept)).stat().st_mtime
+    moment = next(iter(contents)).stat().st_mtime
     for path in Path("ragindex-workspaces/notes/runs").rglob("answers-20.jsonl"):
         os.utime(path, (moment, moment))  # in one minute, as a note names it
     again = ragindex(*arguments).json
@@ -236,20 +236,20 @@ run_with_exit_codes(start)
 
 
 @pytest.mark.parametrize(
-    ("signals", "code", "said"),
+    ("signals", "code", "message"),
     [
         ((signal.SIGTERM,), 143, "Stopped. Progress saved. Run the same command to resume."),
         ((signal.SIGINT, signal.SIGINT), 130, "Stopped at once. Run the same command to resume."),
         ((signal.SIGINT, signal.SIGTERM), 143, "Stopped at once. Run the same command to resume."),
     ],
 )
-def test_signals_print_what_was_spent(signals: tuple[int, ...], code: int, said: str) -> None:
+def test_signals_print_what_was_spent(signals: tuple[int, ...], code: int, message: str) -> None:
     arguments = [str(int(number)) for number in signals]
     done = subprocess.run([sys.executable, "-c", _STOPPED, *arguments], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (code, b"")
-    assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{said}\n"
+    assert done.stderr.decode() == f"Spent: 7 tokens, $0.500000.\n{message}\n"
     spent = NOTHING_SPENT | {"input_tokens": 7, "money": 0.5}
-    assert json.loads(Path("told.json").read_text()) == {"error": said, "exit_code": code, "spent": spent}
+    assert json.loads(Path("told.json").read_text()) == {"error": message, "exit_code": code, "spent": spent}
 
 
 # ---------------------------------------------------------------- progress
@@ -306,9 +306,9 @@ def test_a_command_that_cannot_be_loaded_ends_no_other(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(main, "entry_points", lambda group: [EntryPoint("shelve", "flasky:shelve", group)])
     monkeypatch.setattr(registry, "load_plugin", missing)
-    said = "The command 'shelve' needs the package 'flask'. Run: pip install 'other[web]'"
+    message = "The command 'shelve' needs the package 'flask'. Run: pip install 'other[web]'"
     helped = ragindex("--help")
-    assert (helped.code, helped.err) == (0, f"skipped the command shelve: {said}\n")
+    assert (helped.code, helped.err) == (0, f"skipped the command shelve: {message}\n")
     assert "\n  methods  " in helped.out
     assert ragindex("methods").err == ""
-    assert failed(2, "shelve") == said
+    assert failed(2, "shelve") == message

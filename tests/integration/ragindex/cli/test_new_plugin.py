@@ -22,7 +22,7 @@ def test_its_files_agree_on_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("Title", "NAME must be words of a to z and digits, joined by -, as title-words"),
         ("../up", "NAME must be words of a to z"),
@@ -34,9 +34,9 @@ def test_its_files_agree_on_names() -> None:
         ("numpy", "There is a module 'numpy' already"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_refused(name: str, said: str) -> None:
+def test_a_name_that_cannot_be_used_is_refused(name: str, message: str) -> None:
     before = sorted(Path().iterdir())
-    assert said in failed(2, "new-plugin", name)
+    assert message in failed(2, "new-plugin", name)
     assert sorted(Path().iterdir()) == before
 
 

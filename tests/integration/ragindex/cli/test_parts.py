@@ -31,12 +31,12 @@ EMBEDDED = SameAs(by="embedding", cosine=1.0)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with the part same_as over three documents."""
-    made = tmp_path_factory.mktemp("parts")
-    with Index.open(made / "w", chunking=None, encoder="lsa", create=True) as workspace:
-        workspace.import_part("extractions", openie(made / "f.json", DOCUMENTS))
+    place = tmp_path_factory.mktemp("parts")
+    with Index.open(place / "w", chunking=None, encoder="lsa", create=True) as workspace:
+        workspace.import_part("extractions", openie(place / "f.json", DOCUMENTS))
         workspace.add(DOCUMENTS)
         workspace.build(SAME_AS)
-    return made / "w"
+    return place / "w"
 
 
 def audited(folder: Path, name: str, *arguments: object) -> list[dict[str, Any]]:
@@ -138,12 +138,12 @@ SMALL = "summary_tree(dimensions=2, stop_at=2)"
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with three rings, the first two bridged by m, and a text that stands alone; summaries by rules."""
-    made = tmp_path_factory.mktemp("tree")
+    place = tmp_path_factory.mktemp("tree")
     documents = [*around("a", 0, 0.5, 8), *around("b", 1, 0.5, 8), *around("c", 2, 0.1, 3), at("m", 1, 1, 0)]
-    with Index.open(made / "w", chunking=None, encoder=Compass(), create=True) as workspace:
+    with Index.open(place / "w", chunking=None, encoder=Compass(), create=True) as workspace:
         workspace.add([*documents, Document("x", "", "no direction")])
         workspace.build(registry.part(SMALL))
-    return made / "w"
+    return place / "w"
 
 
 def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,14 +152,16 @@ def test_a_tree_folded(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts == {"levels": {"0": 21, "1": 3, "2": 1}, "alone": 1}
     (root,) = roots
     assert (root["level"], root["children"], root["passages"]) == (2, 3, 20)
-    assert [(one["level"], one["children"], one["passages"]) for one in root["below"]] == [(1, 9, 9)] * 2 + [(1, 3, 3)]
-    assert [one["below"] for one in root["below"]] == [[], [], []]
+    assert [(node["level"], node["children"], node["passages"]) for node in root["below"]] == [(1, 9, 9)] * 2 + [
+        (1, 3, 3)
+    ]
+    assert [node["below"] for node in root["below"]] == [[], [], []]
     assert root["below"][2]["text"] == "c1 @0.100,0.000,1.000 c2 @-0.050,0.087,1.000 c3 @-0.050,-0.087,1.000"
     text = drawn_as_text(render_tree(counts, roots, roots))
     assert text.splitlines()[0] == ("Nodes: 21 on level 0, 3 on level 1, 1 on level 2. 1 leaf is below no summary.")
     assert [line[:38] for line in text.splitlines()[1:]] == [
         "level 2, 3 children, 20 passages, " + root["id"][:4],
-        *("├── level 1, 9 children, 9 passages, " + one["id"][:1] for one in root["below"][:2]),
+        *("├── level 1, 9 children, 9 passages, " + node["id"][:1] for node in root["below"][:2]),
         "└── level 1, 3 children, 3 passages, " + root["below"][2]["id"][:1],
     ]
     assert drawn_as_text(render_tree(counts, roots, [])).splitlines()[1:] == ["… and 1 more root"]

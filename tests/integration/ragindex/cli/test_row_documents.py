@@ -29,8 +29,8 @@ def write_faq(count: int = 60, **other: str) -> None:
 
 def test_rows_are_found_and_only_those_that_change_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     write_faq(20)
-    asked = ("index", "notes", "--rows", "--index", "w", "--methods", "bm25,dense", "--json", "-")
-    assert ragindex(*asked).json["documents"] == 24
+    arguments = ("index", "notes", "--rows", "--index", "w", "--methods", "bm25,dense", "--json", "-")
+    assert ragindex(*arguments).json["documents"] == 24
     assert "faq.csv/17, row 19" in ragindex("search", "place17", "--index", "w", "--method", "bm25").out
     (hit,) = ragindex("search", "place17", "--index", "w", "--method", "bm25", "--json", "-").json["hits"]
     assert (hit["title"], hit["text"]) == ("Where is ferry 17?", "It is in place17.")
@@ -48,18 +48,18 @@ def test_rows_are_found_and_only_those_that_change_are_encoded(monkeypatch: pyte
     ):
         encoded.clear()
         write_faq(20, **change)
-        found = ragindex(*asked).json["changed"]
-        assert (found["added"], found["changed"], found["removed"]) == changed
+        changes = ragindex(*arguments).json["changed"]
+        assert (changes["added"], changes["changed"], changes["removed"]) == changed
         assert encoded == texts
 
 
 def test_rows_are_gold() -> None:
     write_faq()
     Path("questions.csv").write_text("question,documents\nWhere is place17?,faq.csv/17\nplace18?,faq.csv/18\n")
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w", "--json", "-")
-    said = 'found "faq.csv/17", which is not in it (faq.csv is one document; --rows makes each of its rows one)'
-    assert said in failed(3, *asked)
-    assert ragindex(*asked, "--rows").json["methods"][0]["metrics"]["R@5"] == 1.0
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w", "--json", "-")
+    message = 'found "faq.csv/17", which is not in it (faq.csv is one document; --rows makes each of its rows one)'
+    assert message in failed(3, *arguments)
+    assert ragindex(*arguments, "--rows").json["methods"][0]["metrics"]["R@5"] == 1.0
     result = package.compare("notes", "bm25", questions="questions.csv", rows=package.Rows("answer"), index="v")
     assert result.comparison.methods[0].metrics["R@5"] == 1.0
 
@@ -87,30 +87,30 @@ def test_rows_of_a_named_source_have_its_name() -> None:
     write_faq(2)
     ragindex("index", "notes/rivers", "--index", "w", "--methods", "bm25")
     assert ragindex("add", "notes/faq.csv", "--rows", "--as", "new", "--index", "w", "--json", "-").json["added"] == 2
-    found = ragindex("search", "place1", "--index", "w", "--method", "bm25", "--filter", "source=new/faq.csv")
-    assert "new/faq.csv/1, row 3" in found.out
+    result = ragindex("search", "place1", "--index", "w", "--method", "bm25", "--filter", "source=new/faq.csv")
+    assert "new/faq.csv/1, row 3" in result.out
 
 
 def test_rows_with_one_id_are_named() -> None:
     write_faq(4, row2="1,Again?,Again.")
-    asked = ("index", "notes/faq.csv", "--rows", "--index", "w", "--methods", "bm25")
-    said = "notes/faq.csv/1: expected each document id once; found the id 'faq.csv/1' in the rows 3 and 4."
-    done = ragindex(*asked)
+    arguments = ("index", "notes/faq.csv", "--rows", "--index", "w", "--methods", "bm25")
+    message = "notes/faq.csv/1: expected each document id once; found the id 'faq.csv/1' in the rows 3 and 4."
+    done = ragindex(*arguments)
     assert (done.code, done.out[:11]) == (11, "3 documents")
-    assert said in done.err
-    assert ragindex(*asked, "--skip-bad").code == 0
-    assert failed(3, *asked, "--strict") == said
+    assert message in done.err
+    assert ragindex(*arguments, "--skip-bad").code == 0
+    assert failed(3, *arguments, "--strict") == message
 
 
 def test_columns_that_are_not_there_stop_the_command_and_long_tables_name_theirs() -> None:
     write_faq()
-    asked = ("index", "notes", "--index", "w", "--methods", "bm25")
-    assert failed(2, *asked, "--rows", "text=Antwort").startswith(
+    arguments = ("index", "notes", "--index", "w", "--methods", "bm25")
+    assert failed(2, *arguments, "--rows", "text=Antwort").startswith(
         "notes/faq.csv: There is no column 'Antwort'. Its columns are 'id', 'question', 'answer'."
     )
-    said = "faq.csv: its 60 rows are one document; to make each a document: --rows text=answer,title=question,id=id"
-    assert said in ragindex(*asked).err
-    assert said not in ragindex(*asked, *said.split(": ")[-1].split()).err
+    message = "faq.csv: its 60 rows are one document; to make each a document: --rows text=answer,title=question,id=id"
+    assert message in ragindex(*arguments).err
+    assert message not in ragindex(*arguments, *message.split(": ")[-1].split()).err
 
 
 @pytest.mark.parametrize(

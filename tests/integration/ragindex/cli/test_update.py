@@ -32,8 +32,8 @@ def test_options_of_a_source_are_remembered(desk: Path) -> None:
     assert "nothing changed in 2 documents" in done.out
     done = ragindex(*index, "--exclude", "")
     assert ids(desk / "w") == ["hill.md", "rivers/orla.md", "rivers/sarn.md"]
-    said = "notes is read with --include '*.md' instead of --include '*.md' --exclude 'hill*': 1 added, 0 removed"
-    assert said in done.out
+    message = "notes is read with --include '*.md' instead of --include '*.md' --exclude 'hill*': 1 added, 0 removed"
+    assert message in done.out
     done = ragindex(*index, "--forget-options")
     assert "notes is read with no options instead of --include '*.md': 1 added, 0 removed" in done.out
     ragindex("add", "notes/rivers", "--exclude", "orla*", "--index", "w")

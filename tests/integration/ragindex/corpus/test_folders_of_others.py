@@ -246,10 +246,10 @@ def test_files_are_read_by_several_processes_as_by_one(tmp_path: Path, monkeypat
     (tmp_path / "empty.html").write_text("", encoding="utf-8")
     problems, alone = Problems(skip_bad=True), Problems(skip_bad=True)
     with use_workers(2):
-        found = read_folder(tmp_path, problems)
-    assert read_folder(tmp_path, alone) == found
+        corpus = read_folder(tmp_path, problems)
+    assert read_folder(tmp_path, alone) == corpus
     assert problems.left_out == alone.left_out
-    assert (len(found[0][0]), len(problems.left_out)) == (12, 2)
+    assert (len(corpus[0][0]), len(problems.left_out)) == (12, 2)
 
 
 # ---------------------------------------------------------------- passwords

@@ -39,7 +39,7 @@ def improve_reader(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "prefix", "counts", "said"),
+    ("change", "prefix", "counts", "message"),
     [
         (keep, "", (0, 3, 0), "nothing changed in 3 documents"),
         (write_file, "", (1, 2, 0), "1 document changed (b.txt), 2 unchanged"),
@@ -54,7 +54,7 @@ def test_an_update_says_how_many_documents_are_read_in_another_way(
     change: Callable[[Path, pytest.MonkeyPatch], None],
     prefix: str,
     counts: tuple[int, int, int],
-    said: str,
+    message: str,
 ) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
@@ -69,7 +69,7 @@ def test_an_update_says_how_many_documents_are_read_in_another_way(
         change(folder, monkeypatch)
         changed = index.replace(ragindex.read(folder))
     assert (changed.changed, changed.unchanged, changed.reread) == counts
-    assert format_changes(changed).replace(prefix, "") == said
+    assert format_changes(changed).replace(prefix, "") == message
     with ragindex.open(tmp_path / "index") as index:
         again = index.replace(ragindex.read(folder))
     assert (again.changed, again.unchanged, again.reread) == (0, 3, 0)

@@ -53,12 +53,12 @@ def cost(folder: Path, like: str, *, seconds: float = 0, tokens: float = 0, mone
             (seconds, tokens, money),
         )
         columns = "rowid, text, vector, seconds, input_tokens, output_tokens, money"
-        for row, text, vector, *told in connection.execute(f"SELECT {columns} FROM vectors WHERE {like}").fetchall():
-            whole = _add_checksum(text, vector[:-_SUM], told)  # a row carries a checksum
-            connection.execute("UPDATE vectors SET vector = ? WHERE rowid = ?", (whole, row))
+        for row, text, vector, *rest in connection.execute(f"SELECT {columns} FROM vectors WHERE {like}").fetchall():
+            complete = _add_checksum(text, vector[:-_SUM], rest)  # a row carries a checksum
+            connection.execute("UPDATE vectors SET vector = ? WHERE rowid = ?", (complete, row))
 
 
-def held(folder: Path) -> int:
+def count_vectors(folder: Path) -> int:
     with sqlite3.connect(folder / "vectors.sqlite") as connection:
         return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
 
@@ -72,7 +72,7 @@ def test_file_whose_process_was_killed_before_it_made_its_tables_is_left(tmp_pat
     (tmp_path / "vectors.sqlite").touch()
     cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
     cache(tmp_path, "a")
-    assert held(tmp_path) == 1
+    assert count_vectors(tmp_path) == 1
 
 
 def test_quick_ones_take_a_tenth_of_what_is_served_and_the_oldest_go_first(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_was_dear_may_take_more(
     cache(tmp_path, *(f"text {n}" for n in range(1000)))
     cost(tmp_path, "true", **costs)
     cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 200_000)
-    assert held(tmp_path) * 1480 == pytest.approx(0.9 * share * 200_000, rel=0.1)
+    assert count_vectors(tmp_path) * 1480 == pytest.approx(0.9 * share * 200_000, rel=0.1)
 
 
 def test_small_caches_of_slow_or_paid_vectors_are_whole(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_small_caches_of_slow_or_paid_vectors_are_whole(tmp_path: Path) -> None:
     cost(tmp_path, "rowid % 3 = 0", seconds=0.01)
     cost(tmp_path, "rowid % 3 = 1", tokens=3)
     cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
-    assert held(tmp_path) == 900
+    assert count_vectors(tmp_path) == 900
 
 
 def test_texts_that_are_gone_go_first_unless_they_were_paid_for(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_vectors_of_a_part_serve_until_pruning(tmp_path: Path) -> None:
     vectors = np.stack([encoder.encode_documents([text])[0] for text in ("a", "c", "d")])
     encoder.encoded.clear()
     cached.forget(["a", "c", "d"], 2 * vectors)
-    assert held(tmp_path) == 2  # of its own accord it takes none
+    assert count_vectors(tmp_path) == 2  # of its own accord it takes none
     cached.take_vectors(True)
     cached.forget(["a", "c", "d"], 2 * vectors)
     with ledger.record_calls() as calls:
@@ -144,7 +144,7 @@ def test_vectors_of_a_part_serve_until_pruning(tmp_path: Path) -> None:
     assert encoder.encoded == []
     assert calls.correction == pytest.approx(0.5, abs=0.1)  # the mean of what others took
     cache_pruning.prune_vectors(tmp_path / "vectors.sqlite", 0)
-    assert held(tmp_path) == 3  # d did not come back
+    assert count_vectors(tmp_path) == 3  # d did not come back
     encoder.texts_a_request = 8
     cached.take_vectors(True)
     assert not cached.takes_vectors  # what was paid for stays in the file

@@ -67,10 +67,10 @@ def test_vectors_in_order_over_batches(server: OpenAIServer) -> None:
 def test_dimensions_are_learnt_or_asked_for(server: OpenAIServer) -> None:
     assert _opened().dimensions == NATIVE
     assert len(server.requests) == 1
-    asked = _opened(dimensions=16)
-    assert asked.dimensions == 16
+    shortened = _opened(dimensions=16)
+    assert shortened.dimensions == 16
     assert len(server.requests) == 1
-    np.testing.assert_allclose(asked.encode_queries(TEXTS), _expected(TEXTS, 16), atol=1e-7)
+    np.testing.assert_allclose(shortened.encode_queries(TEXTS), _expected(TEXTS, 16), atol=1e-7)
     assert server.requests[-1].body["dimensions"] == 16
 
 
@@ -158,34 +158,34 @@ def test_a_prefix_that_is_given_needs_no_advice(
 def test_what_the_service_counted_is_booked_once_a_request(server: OpenAIServer) -> None:
     encoder = _opened(batch_size=2, price=2.0)
     assert not isinstance(encoder, TokenEncoder)
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         encoder.encode_documents(TEXTS)
-    assert [(entry.task, entry.input_tokens, entry.estimated) for entry in asked.entries] == [
+    assert [(entry.task, entry.input_tokens, entry.estimated) for entry in tally.entries] == [
         ("embedding", 4, False),
         ("embedding", 4, False),
     ]
-    assert asked.spent.money == pytest.approx(8 * 2.0 / 1e6)
+    assert tally.spent.money == pytest.approx(8 * 2.0 / 1e6)
 
 
 def test_the_list_of_prices_counts_where_no_price_is_given(server: OpenAIServer) -> None:
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         _opened(model="text-embedding-3-small").encode_documents(TEXTS)
         _opened(model="unheard-of").encode_documents(TEXTS)
-    assert [entry.money for entry in asked.entries] == [pytest.approx(8 * 0.02 / 1e6), None]
+    assert [entry.money for entry in tally.entries] == [pytest.approx(8 * 0.02 / 1e6), None]
 
 
 def test_an_answer_that_cannot_be_used_is_paid_all_the_same(server: OpenAIServer) -> None:
     server.faults.append(embedding([float("nan")] * NATIVE))
-    with ledger.record_calls() as asked, pytest.raises(ServiceError):
+    with ledger.record_calls() as tally, pytest.raises(ServiceError):
         _opened(price=2.0).encode_documents(TEXTS)
-    assert (asked.spent.input_tokens, asked.spent.money) == (8, pytest.approx(8 * 2.0 / 1e6))
+    assert (tally.spent.input_tokens, tally.spent.money) == (8, pytest.approx(8 * 2.0 / 1e6))
 
 
 def test_what_the_service_does_not_count_is_estimated(server: OpenAIServer) -> None:
     server.faults.append(usage(None))
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         _opened(price=2.0).encode_documents(["four letters and more"])
-    assert [(entry.input_tokens, entry.estimated) for entry in asked.entries] == [(6, True)]
+    assert [(entry.input_tokens, entry.estimated) for entry in tally.entries] == [(6, True)]
 
 
 def test_what_is_encoded_in_threads_is_booked_where_it_was_asked(server: OpenAIServer) -> None:
@@ -193,9 +193,9 @@ def test_what_is_encoded_in_threads_is_booked_where_it_was_asked(server: OpenAIS
     batches = [[f"{'word ' * n}{n}"] for n in range(1, 9)]
 
     def counted(batch: list[str]) -> int:
-        with ledger.record_calls() as asked:
+        with ledger.record_calls() as tally:
             encoder.encode_documents(batch)
-        return asked.spent.input_tokens
+        return tally.spent.input_tokens
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(counted, batches)) == [n + 1 for n in range(1, 9)]
@@ -206,9 +206,9 @@ def test_a_budget_stops_before_the_request_that_would_pass_it(server: OpenAIServ
     encoder = OpenAICompatible(model="small", dimensions=NATIVE, batch_size=1, price=1e6).open(
         LLMSettings(budget=budget)
     )
-    with ledger.record_calls() as asked, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is exhausted"):
+    with ledger.record_calls() as tally, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is exhausted"):
         encoder.encode_documents([f"a b c d e f {n}" for n in range(50)])  # seven tokens each
-    assert asked.spent.money == budget.spent == 7.0 * len(server.requests)
+    assert tally.spent.money == budget.spent == 7.0 * len(server.requests)
     assert 80 < budget.spent <= 100
 
 
@@ -329,8 +329,8 @@ def test_errors(server: OpenAIServer) -> None:
         server.faults.clear()
 
 
-def _spoil(made: object) -> openai_server.Fault:
-    return data(lambda items: [{**item, "embedding": made} if item["index"] == 3 else item for item in items])
+def _spoil(vector: object) -> openai_server.Fault:
+    return data(lambda items: [{**item, "embedding": vector} if item["index"] == 3 else item for item in items])
 
 
 REFUSALS: dict[str, tuple[openai_server.Fault, openai_server.Fault, str, int]] = {
@@ -360,13 +360,13 @@ def test_a_text_that_is_refused_alone_fails_alone(server: OpenAIServer, how: str
     (failure,) = (answer for answer in answers if isinstance(answer, EncodingFailure))
     assert reason in failure.reason
     arrays = [answer for answer in answers if not isinstance(answer, EncodingFailure)]
-    before = next(place for place, one in enumerate(answers) if one is failure)
+    before = next(place for place, answer in enumerate(answers) if answer is failure)
     assert sum(map(len, arrays[:before])) == 4
-    found = np.concatenate(arrays)
-    whole = [text for text in texts if text != "POISON"]
-    blank = [not text.strip() for text in whole]
-    np.testing.assert_allclose(found[~np.array(blank)], _expected([t for t in whole if t.strip()]), atol=1e-7)
-    assert not found[np.array(blank)].any()
+    vectors = np.concatenate(arrays)
+    accepted = [text for text in texts if text != "POISON"]
+    blank = [not text.strip() for text in accepted]
+    np.testing.assert_allclose(vectors[~np.array(blank)], _expected([t for t in accepted if t.strip()]), atol=1e-7)
+    assert not vectors[np.array(blank)].any()
     assert len(server.requests) == requests
     assert encoder.texts_a_request == 16
     with pytest.raises(ServiceError, match=re.escape(reason)):
@@ -541,8 +541,8 @@ def test_half_of_a_request_that_was_answered_is_kept_though_the_other_fails(
     server.choose = refused
     server.requests.clear()
     with ledger.record_calls() as rest:
-        found = CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
-    np.testing.assert_allclose(found, _expected(texts), atol=1e-7)
+        vectors = CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
+    np.testing.assert_allclose(vectors, _expected(texts), atol=1e-7)
     assert [request.body["input"] for request in server.requests if request.body["input"] != ["dimensions"]] == [
         texts[4:],
         texts[4:6],

@@ -50,12 +50,14 @@ def vectors_of(count: int, dimensions: int = 4) -> Floats:
 @example(("a b", []), 2, "mean")
 @example(("? !", [(0, 1)]), 2, "mean")
 def test_an_ngram_is_pooled_of_the_tokens_it_shares_a_character_with(
-    asked: tuple[str, list[Span]], longest: int, pool: Any
+    text_and_spans: tuple[str, list[Span]], longest: int, pool: Any
 ) -> None:
-    text, held = asked
-    (tokens,) = check_token_embeddings("x", 4, [text], [TokenEmbeddings(tuple(held), vectors_of(len(held)))])
-    assert list(tokens.spans) == sorted(span for span in held if span[0] < span[1])
-    found = ngrams(text, tokens, longest, pool)
+    text, drawn_spans = text_and_spans
+    (tokens,) = check_token_embeddings(
+        "x", 4, [text], [TokenEmbeddings(tuple(drawn_spans), vectors_of(len(drawn_spans)))]
+    )
+    assert list(tokens.spans) == sorted(span for span in drawn_spans if span[0] < span[1])
+    result = ngrams(text, tokens, longest, pool)
     seen, expected = set[tuple[int, ...]](), []
     for start, end in spans(text, longest):
         rows = tuple(row for row, (low, high) in enumerate(tokens.spans) if low < end and high > start)
@@ -63,19 +65,19 @@ def test_an_ngram_is_pooled_of_the_tokens_it_shares_a_character_with(
             seen.add(rows)
             among = tokens.vectors[list(rows)]
             expected.append(((start, end), among.mean(axis=0) if pool == "mean" else among.max(axis=0)))
-    assert list(found.spans) == [span for span, _ in expected]
-    assert found.vectors.shape == (len(expected), 4)
-    for vector, (_, pooled) in zip(found.vectors, expected, strict=True):
+    assert list(result.spans) == [span for span, _ in expected]
+    assert result.vectors.shape == (len(expected), 4)
+    for vector, (_, pooled) in zip(result.vectors, expected, strict=True):
         np.testing.assert_allclose(vector, normalize_rows(pooled[None].astype(np.float32))[0], atol=1e-4)
 
 
 def test_many_ngrams_are_pooled_a_block_at_a_time() -> None:
     text = "ab " * 400
-    held = tuple((3 * n + m, 3 * n + m + 1) for n in range(400) for m in (0, 1))
-    found = ngrams(text, TokenEmbeddings(held, vectors_of(len(held))), 4, "mean")
-    assert len(found.spans) == 400 + 399 + 398 + 397
-    last = normalize_rows(vectors_of(len(held))[-8:].mean(axis=0)[None])[0]
-    np.testing.assert_allclose(found.vectors[-1], last, atol=1e-6)
+    halves = tuple((3 * n + m, 3 * n + m + 1) for n in range(400) for m in (0, 1))
+    pooled = ngrams(text, TokenEmbeddings(halves, vectors_of(len(halves))), 4, "mean")
+    assert len(pooled.spans) == 400 + 399 + 398 + 397
+    last = normalize_rows(vectors_of(len(halves))[-8:].mean(axis=0)[None])[0]
+    np.testing.assert_allclose(pooled.vectors[-1], last, atol=1e-6)
 
 
 # ---------------------------------------------------------------- end to end
@@ -103,10 +105,10 @@ class Tokenized(Encoder):
         return np.asarray(self.inner.encode_queries(texts))
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        held = [list(self.give(text)) for text in texts]
+        spans_of_texts = [list(self.give(text)) for text in texts]
         return [
             TokenEmbeddings(tuple(each), self.encode_documents([text[start:end] for start, end in each]))
-            for text, each in zip(texts, held, strict=True)
+            for text, each in zip(texts, spans_of_texts, strict=True)
         ]
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[TokenEmbeddings]]:
@@ -163,9 +165,9 @@ def test_any_spans_of_the_contract_are_borne(data: st.DataObject, text: str, ret
         """Of clauses and rewritten questions too."""
         return drawn.setdefault(of, data.draw(given_spans(of)))
 
-    [found] = by(retriever, give).retrieve([Query("q", text)], 3)
+    [retrieval] = by(retriever, give).retrieve([Query("q", text)], 3)
     assert text in drawn
-    assert len({hit.id for hit in found.hits}) == len(found.hits) <= 3
+    assert len({hit.id for hit in retrieval.hits}) == len(retrieval.hits) <= 3
 
 
 @settings(max_examples=examples(20))
@@ -178,9 +180,9 @@ def test_the_order_of_tokens_and_those_of_no_characters_change_nothing(
 
     def padded(of: str) -> list[Span]:
         """As engines do that pad a batch and leave special tokens in."""
-        held = [(0, 0), *letters(of), (len(of), len(of)), (0, 0), (0, 0)]
-        order.shuffle(held)
-        return held
+        more = [(0, 0), *letters(of), (len(of), len(of)), (0, 0), (0, 0)]
+        order.shuffle(more)
+        return more
 
     first, second = (by(retriever, give).retrieve([Query("q", text)], 3)[0].hits for give in (letters, padded))
     assert [(hit.id, hit.score) for hit in first] == [(hit.id, hit.score) for hit in second]
@@ -250,9 +252,9 @@ def test_nan_is_refused_in_questions() -> None:
 
 def test_spans_in_bytes_are_found_where_they_reach_beyond_the_text() -> None:
     text = "Wo liegt Zürich?"
-    held = ((0, 2), (3, 8), (9, len(text.encode())))
+    in_bytes = ((0, 2), (3, 8), (9, len(text.encode())))
     with pytest.raises(UsageError, match="bytes are no characters"):
-        check_token_embeddings("x", 4, [text], [TokenEmbeddings(held, vectors_of(3))])
+        check_token_embeddings("x", 4, [text], [TokenEmbeddings(in_bytes, vectors_of(3))])
 
 
 # ---------------------------------------------------------------- real tokenizers
@@ -262,7 +264,7 @@ def test_spans_in_bytes_are_found_where_they_reach_beyond_the_text() -> None:
 def tokenizers() -> dict[str, Any]:
     """One of each kind, trained on a few lines: they give spans of their own kinds."""
     lines = ["Who married the publisher of The North Star?", "Café Müller lies in 東京.", "aab ab xyz 👩‍👧 ﬁn İstanbul"]
-    made = {}
+    by_name = {}
     for name, model, trainer, normal, before in (
         ("wordpiece", kit.models.WordPiece(unk_token="?"), kit.trainers.WordPieceTrainer, "bert", "BertPreTokenizer"),
         ("bytes", kit.models.BPE(), kit.trainers.BpeTrainer, "none", "ByteLevel"),
@@ -281,8 +283,8 @@ def tokenizers() -> dict[str, Any]:
         tokenizer.train_from_iterator(
             lines, trainer(vocab_size=300, special_tokens=["?"], show_progress=False, **special)
         )
-        made[name] = tokenizer
-    return made
+        by_name[name] = tokenizer
+    return by_name
 
 
 @settings(max_examples=examples(40))
@@ -290,10 +292,10 @@ def tokenizers() -> dict[str, Any]:
 def test_spans_of_real_tokenizers_are_in_the_contract(texts: list[str], tokenizers: dict[str, Any]) -> None:
     plain = [text.encode("utf-8", "replace").decode() for text in texts]
     for name, tokenizer in tokenizers.items():
-        for text, one in zip(plain, tokenizer.encode_batch(plain), strict=True):
-            tokens = TokenEmbeddings(tuple(one.offsets), vectors_of(len(one.offsets)))
+        for text, encoding in zip(plain, tokenizer.encode_batch(plain), strict=True):
+            tokens = TokenEmbeddings(tuple(encoding.offsets), vectors_of(len(encoding.offsets)))
             (embedding,) = check_token_embeddings(name, 4, [text], [tokens])
-            assert len(embedding.spans) <= len(one.offsets)
+            assert len(embedding.spans) <= len(encoding.offsets)
             ngrams(text, embedding, 3, "mean")
 
 

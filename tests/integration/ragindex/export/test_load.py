@@ -278,9 +278,9 @@ def test_export_beside_a_sync_is_one_state(tmp_path: Path, monkeypatch: pytest.M
             with ragindex.open(tmp_path / "index", read_only=True) as index:
                 exported = index.export("bm25", tmp_path / f"r{len(sizes)}", pack=True)
             with ragindex.load(exported.path) as retriever:
-                found = {hit.id for hit in retriever.search("everyone", k=1000)}
+                hits = {hit.id for hit in retriever.search("everyone", k=1000)}
             sizes.append(exported.retriever.index.documents)
-            assert found == {f"{one}#0" for one in range(sizes[-1])}
+            assert hits == {f"{number}#0" for number in range(sizes[-1])}
             assert len(sizes) < 500, "no sync has ended"
     finally:
         stop.set()

@@ -51,50 +51,50 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def members(path: Path) -> Members:
     with tarfile.open(path) as archive:
-        return [(one, archive.extractfile(one).read()) for one in archive]  # type: ignore[union-attr]
+        return [(member, archive.extractfile(member).read()) for member in archive]  # type: ignore[union-attr]
 
 
-def pack(path: Path, held: Members) -> Path:
+def pack(path: Path, archived: Members) -> Path:
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
-        for header, content in held:
+        for header, content in archived:
             archive.addfile(header, io.BytesIO(content))
     return path
 
 
-def describe(held: Members, change: Callable[[dict[str, Any]], None]) -> Members:
+def describe(archived: Members, change: Callable[[dict[str, Any]], None]) -> Members:
     """Change the values of retriever.toml, with a right hash."""
-    exported = parse_retriever_file(held[0][1], Path("r"))
+    exported = parse_retriever_file(archived[0][1], Path("r"))
     values = exported.model_dump(mode="json", exclude_none=True)
     change(values)
     content = write_retriever_file(ExportedRetriever.model_validate(values))
     header = tarfile.TarInfo("retriever.toml")
     header.size = len(content)
-    return [(header, content), *held[1:]]
+    return [(header, content), *archived[1:]]
 
 
 def header(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type, made.linkname = kind, link
-    return made
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, link
+    return member
 
 
 def renamed(name: str) -> Callable[[Members], Members]:
     """Name the first file otherwise, in the list and in the archive."""
 
-    def change(held: Members) -> Members:
-        held = describe(held, lambda values: values["files"][0].update(path=name))
-        held[1][0].name = name
-        return held
+    def change(archived: Members) -> Members:
+        archived = describe(archived, lambda values: values["files"][0].update(path=name))
+        archived[1][0].name = name
+        return archived
 
     return change
 
 
 def relinked(kind: bytes) -> Callable[[Members], Members]:
-    return lambda held: [held[0], (header(held[1][0].name, kind, "/etc/passwd"), b""), *held[2:]]
+    return lambda archived: [archived[0], (header(archived[1][0].name, kind, "/etc/passwd"), b""), *archived[2:]]
 
 
 def resized(count: int) -> Callable[[Members], Members]:
-    return lambda held: describe(held, lambda values: values["files"][0].update(bytes=count))
+    return lambda archived: describe(archived, lambda values: values["files"][0].update(bytes=count))
 
 
 ATTACKS: dict[str, tuple[Callable[[Members], Members], str]] = {
@@ -112,28 +112,31 @@ ATTACKS: dict[str, tuple[Callable[[Members], Members], str]] = {
     "character device": (relinked(tarfile.CHRTYPE), "a link or a special file"),
     "sparse": (relinked(tarfile.GNUTYPE_SPARSE), "a link or a special file"),
     "folder": (relinked(tarfile.DIRTYPE), "a link or a special file"),
-    "twice in the archive": (lambda held: [held[0], held[1], held[1], *held[2:]], "the file index/"),
+    "twice in the archive": (
+        lambda archived: [archived[0], archived[1], archived[1], *archived[2:]],
+        "the file index/",
+    ),
     "twice in the list": (
-        lambda held: describe(held, lambda values: values["files"].append(values["files"][0])),
+        lambda archived: describe(archived, lambda values: values["files"].append(values["files"][0])),
         "each file once",
     ),
     "twice but for capitals": (
-        lambda held: describe(
-            held, lambda values: values["files"].append({**values["files"][0], "path": "index/WORKSPACE.json"})
+        lambda archived: describe(
+            archived, lambda values: values["files"].append({**values["files"][0], "path": "index/WORKSPACE.json"})
         ),
         "each file once",
     ),
     "extra at the end": (
-        lambda held: [*held, (header("index/extra"), b"")],
+        lambda archived: [*archived, (header("index/extra"), b"")],
         "the end of the archive",
     ),
-    "missing": (lambda held: held[:-1], "in a file that ragindex export --pack wrote"),
-    "order": (lambda held: [held[0], *reversed(held[1:])], "the file index/"),
+    "missing": (lambda archived: archived[:-1], "in a file that ragindex export --pack wrote"),
+    "order": (lambda archived: [archived[0], *reversed(archived[1:])], "the file index/"),
     "too many bytes": (resized(1 << 50), "files of at most"),
     "another length": (resized(7), "with 7 bytes"),
-    "no description": (lambda held: held[1:], "the file retriever.toml"),
+    "no description": (lambda archived: archived[1:], "the file retriever.toml"),
     "not packed": (
-        lambda held: describe(held, lambda values: values.update(packed=False, files=[])),
+        lambda archived: describe(archived, lambda values: values.update(packed=False, files=[])),
         "a packed retriever",
     ),
 }
@@ -141,19 +144,19 @@ ATTACKS: dict[str, tuple[Callable[[Members], Members], str]] = {
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_malformed_archive_writes_nothing(attack: str, packed: Path, tmp_path: Path) -> None:
-    change, said = ATTACKS[attack]
+    change, message = ATTACKS[attack]
     changed = pack(tmp_path / "changed.ragindex", change(members(packed)))
-    with pytest.raises(DataError, match=re.escape(said)):
+    with pytest.raises(DataError, match=re.escape(message)):
         ragindex.load(changed, into=tmp_path / "into")
     assert {path.name for path in tmp_path.iterdir()} <= {"changed.ragindex", "into.lock"}
 
 
 def test_a_changed_file_is_found_before_it_is_opened(packed: Path, tmp_path: Path) -> None:
-    held = members(packed)
-    for number, (name, content) in enumerate(held[1:], start=1):
+    archived = members(packed)
+    for number, (name, content) in enumerate(archived[1:], start=1):
         middle = len(content) // 2
         wrong = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-        changed = pack(tmp_path / "changed.ragindex", [*held[:number], (name, wrong), *held[number + 1 :]])
+        changed = pack(tmp_path / "changed.ragindex", [*archived[:number], (name, wrong), *archived[number + 1 :]])
         with pytest.raises(DamagedError, match=re.escape(name.name)):
             ragindex.load(changed, into=tmp_path / "into")
         assert not (tmp_path / "into").exists()
@@ -180,7 +183,7 @@ def test_any_changed_bit_and_any_cut_is_refused_or_harmless(
         assert not target.exists()
     else:
         assert {file.path for file in parse_retriever_file(members(packed)[0][1], path).files} == {
-            str(one.relative_to(target)) for one in (target / "index").rglob("*") if one.is_file()
+            str(entry.relative_to(target)) for entry in (target / "index").rglob("*") if entry.is_file()
         }
 
 
@@ -204,9 +207,9 @@ FILES = {
 
 @pytest.mark.parametrize("kind", FILES)
 def test_a_malformed_description_is_refused(kind: str, tmp_path: Path) -> None:
-    content, said = FILES[kind]
+    content, message = FILES[kind]
     (tmp_path / "retriever.toml").write_bytes(content)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         ragindex.load(tmp_path)
 
 
@@ -220,8 +223,8 @@ def test_a_folder_is_checked_like_an_archive(packed: Path, tmp_path: Path) -> No
     file = folder / "index" / "workspace.json"
     content = file.read_bytes()
 
-    def refuse(said: str) -> None:
-        with pytest.raises(DamagedError, match=said):
+    def refuse(message: str) -> None:
+        with pytest.raises(DamagedError, match=message):
             ragindex.load(folder)
 
     (folder / "index" / "extra").write_text("")
@@ -329,11 +332,11 @@ def test_models_are_neither_read_nor_downloaded_without_consent(
 
     def named(model: str) -> None:
         encoder = {"label": "x", "name": "sentence-transformers", "parameters": json.dumps({"model": model})}
-        held = [(header("retriever.toml"), file.read_bytes())]
-        ((_, content),) = describe(held, lambda values: values.update(encoder=encoder))
+        archived = [(header("retriever.toml"), file.read_bytes())]
+        ((_, content),) = describe(archived, lambda values: values.update(encoder=encoder))
         file.write_bytes(content)
 
-    for model, said in (
+    for model, message in (
         ("/etc", "names the path '/etc'"),
         ("~/model", "names the path '~/model'"),
         ("../model", "names the path '../model'"),
@@ -343,7 +346,7 @@ def test_models_are_neither_read_nor_downloaded_without_consent(
         ("some/unknown", "requests to huggingface.co for sentence-transformers:some/unknown"),
     ):
         named(model)
-        with pytest.raises(UsageError, match=re.escape(said)):
+        with pytest.raises(UsageError, match=re.escape(message)):
             ragindex.load(file.parent)
 
 
@@ -352,18 +355,18 @@ def test_models_are_neither_read_nor_downloaded_without_consent(
 
 def test_several_loads_at_once_unpack_once(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path))
-    found: list[str] = []
+    ids: list[str] = []
 
     def load() -> None:
         with ragindex.load(packed) as retriever:
-            found.append(retriever.search(QUESTION, k=1)[0].id)
+            ids.append(retriever.search(QUESTION, k=1)[0].id)
 
     threads = [threading.Thread(target=load) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == ["d22#0"] * 6
+    assert ids == ["d22#0"] * 6
     assert len([path for path in (tmp_path / "retrievers").iterdir() if path.is_dir()]) == 1
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import made
+from histories import materials
 from search_server import default_scheme
 
 import ragindex
@@ -30,7 +30,7 @@ def page(id: str, text: str) -> ragindex.Document:
 
 @pytest.fixture
 def space(tmp_path: Path) -> Index:
-    opened = Index.open(tmp_path / "w", encoder=made.Hashed(), create=True)
+    opened = Index.open(tmp_path / "w", encoder=materials.Hashed(), create=True)
     opened.add([page("pier.md", PIER), page("mill.md", MILL)])
     return opened
 
@@ -42,14 +42,14 @@ def made_from(space: Index, method: str) -> list[str]:
 def test_each_method_searches_its_own_passages(space: Index) -> None:
     methods = ["bm25", "bm25(over=passages(by=sections))", "bm25(over=passages(size=4, overlap=1))"]
     space.build(*[registry.scheme(method) for method in methods])
-    found = {}
+    hits_by_method = {}
     for method in methods:
         scheme = registry.scheme(method)
         (answer,) = space.open_method(scheme).retrieve([ragindex.Query("q", "berth crowns")], 2)
         (answer,) = space.positions(scheme).locate([answer])
-        found[method] = [(hit.id, hit.text, hit.positions) for hit in answer.hits]
+        hits_by_method[method] = [(hit.id, hit.text, hit.positions) for hit in answer.hits]
     start, end, fees = PIER.index("## Fees"), len(PIER), ("Pier", "Fees")
-    assert found == {
+    assert hits_by_method == {
         methods[0]: [("pier.md#0", PIER, (Position("pier.md", 0, len(PIER), None, ("Pier",)),))],
         methods[1]: [
             ("pier.md#sections.2", PIER[start:], (Position("pier.md", start, end, None, fees),)),
@@ -67,7 +67,7 @@ def test_each_method_searches_its_own_passages(space: Index) -> None:
 
 def test_equal_chunkings_are_shared(space: Index) -> None:
     written = [f"{method}(over=passages(by=headings, size=20))" for method in ("bm25", "dense", "hybrid", "links")]
-    space.build(*[registry.scheme(one) for one in written])
+    space.build(*[registry.scheme(scheme) for scheme in written])
     names = [record.name for record in space.manifest.parts.values()]
     assert sorted(names) == ["chunks", "links", "passages", "vectors"]
     assert made_from(space, written[2]) == ["chunks", "passages", "vectors"]
@@ -77,7 +77,7 @@ def test_equal_chunkings_are_shared(space: Index) -> None:
 
 
 def test_one_more_document(space: Index) -> None:
-    schemes = [registry.scheme(one) for one in ("bm25", "dense(over=passages(by=sections))")]
+    schemes = [registry.scheme(scheme) for scheme in ("bm25", "dense(over=passages(by=sections))")]
     space.build(*schemes)
     longer = page("mill.md", MILL + "\n\nIt turns.")
     assert space.add([longer]).changed == 1
@@ -162,7 +162,9 @@ def test_documents_added_after_rechunking_are_split_by_it(space: Index) -> None:
     space.add([ragindex.Document("ferry.md", "Ferry", "The ferry leaves at noon and at six.")])
     space.build(registry.scheme("bm25"))
     assert space.counts().passages == 14
-    other = Index.open(space.folder.parent / "v", encoder=made.Hashed(), chunking=Chunking(4, 1, "words"), create=True)
+    other = Index.open(
+        space.folder.parent / "v", encoder=materials.Hashed(), chunking=Chunking(4, 1, "words"), create=True
+    )
     other.add(space.documents)
     other.build(registry.scheme("bm25"))
     assert space.manifest.corpus == other.manifest.corpus
@@ -177,7 +179,7 @@ def test_interrupted_rechunking(space: Index, monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
         stopped.setattr("ragindex.index.documents._build_document", stop)
         space.rechunk(Chunking(None, 0, "sections"))
-    again = Index.open(space.folder, encoder=made.Hashed(), create=True)
+    again = Index.open(space.folder, encoder=materials.Hashed(), create=True)
     with pytest.warns(StaleWarning, match="The part passages is older than the corpus"):
         assert hits(registry.scheme("bm25").open(again)) == ["pier.md#0"]
     again.build()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ragindex
-from damaged import DOCUMENTS, HARMS, QUESTION, Answers, Kept, Tried, tried
+from damaged import DOCUMENTS, HARMS, QUESTION, Answers, Attempt, PristineIndex, tried
 from made_extractions import openie
 
 from ragindex._util import durable_files
@@ -23,121 +23,121 @@ from ragindex.stores.lancedb.store import LanceStore
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return Kept(tmp_path_factory.mktemp("damaged"), ("bm25(over=triples)", "dense"))
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
+    return PristineIndex(tmp_path_factory.mktemp("damaged"), ("bm25(over=triples)", "dense"))
 
 
 @pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def rich(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
     """With files of parts."""
-    return Kept(tmp_path_factory.mktemp("rich"), ("colbert", "hipporag(mode=facts)"))
+    return PristineIndex(tmp_path_factory.mktemp("rich"), ("colbert", "hipporag(mode=facts)"))
 
 
 # ---------------------------------------------------------------- files of ours
 
 
 @pytest.mark.parametrize(
-    ("built", "file"), [("kept", "encoders/*/idf.npy"), ("rich", "parts/phrase_graph-*/*/hashes.json")]
+    ("built", "file"), [("pristine", "encoders/*/idf.npy"), ("rich", "parts/phrase_graph-*/*/hashes.json")]
 )
 def test_command_told_to_a_reader_helps(built: str, file: str, request: pytest.FixtureRequest) -> None:
-    kept: Kept = request.getfixturevalue(built)
-    (path,) = kept.files(file)
-    folder = kept.fresh()
+    index_copy: PristineIndex = request.getfixturevalue(built)
+    (path,) = index_copy.files(file)
+    folder = index_copy.fresh()
     HARMS["cut short"](folder / path)
-    failure = tried(kept.read, folder).error
+    failure = tried(index_copy.read, folder).error
     assert isinstance(failure, DamagedError)
-    kept.follow(failure)
-    assert tried(kept.read, folder) == Tried(kept.before, None, [])
+    index_copy.follow(failure)
+    assert tried(index_copy.read, folder) == Attempt(index_copy.before, None, [])
 
 
 @pytest.mark.parametrize(
     ("name", "harm"),
     [("workspace.json", "removed"), ("workspace.json", "cut short"), ("workspace.copy.json", "removed")],
 )
-def test_manifest_has_a_copy(name: str, harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
+def test_manifest_has_a_copy(name: str, harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     HARMS[harm](folder / name)
-    first = tried(kept.read, folder)
-    assert first.answers == kept.before
-    assert all("workspace.json is damaged or missing; its copy was read" in one for one in first.said)
-    assert bool(first.said) == (name == "workspace.json")
+    first = tried(pristine.read, folder)
+    assert first.answers == pristine.before
+    assert all("workspace.json is damaged or missing; its copy was read" in warning for warning in first.warnings)
+    assert bool(first.warnings) == (name == "workspace.json")
     assert ragindex("repair", "--index", folder).code == 0
-    assert (folder / name).read_bytes() == (kept.whole / "workspace.json").read_bytes()
-    assert tried(kept.read, folder) == Tried(kept.before, None, [])
+    assert (folder / name).read_bytes() == (pristine.untouched / "workspace.json").read_bytes()
+    assert tried(pristine.read, folder) == Attempt(pristine.before, None, [])
 
 
 @pytest.mark.parametrize("harm", ["emptied", "cut short", "flipped"])
-def test_no_whole_manifest(harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
+def test_no_whole_manifest(harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     for name in ("workspace.json", "workspace.copy.json"):
         HARMS[harm](folder / name)
-    error = tried(kept.read, folder).error
+    error = tried(pristine.read, folder).error
     assert isinstance(error, WorkspaceError)
     assert "workspace.json is damaged, and so is workspace.copy.json" in str(error)
     assert str(error).endswith("Run: ragindex index DATA --index OTHER")
     (folder / "workspace.json").write_bytes(durable_files.dump_hashed_json({"format": 1}))
-    error = tried(kept.read, folder).error
+    error = tried(pristine.read, folder).error
     assert isinstance(error, WorkspaceError)
     assert "has format 1, of an earlier ragindex; this one reads 5" in str(error)
 
 
 @pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_damaged_import_is_asked_for(harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
-    (path,) = kept.files("imports/*")
+def test_damaged_import_is_asked_for(harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
+    (path,) = pristine.files("imports/*")
     HARMS[harm](folder / path)
-    assert tried(kept.synced, folder) == Tried(kept.before, None, [])  # nothing is to be read from it
-    failure = tried(kept.added, folder).error
+    assert tried(pristine.synced, folder) == Attempt(pristine.before, None, [])  # nothing is to be read from it
+    failure = tried(pristine.added, folder).error
     assert isinstance(failure, DamagedError)
     assert path.name in str(failure)
-    assert str(kept.file) in str(failure)
+    assert str(pristine.file) in str(failure)
     failed = ragindex("repair", "--index", folder)
     assert (failed.code, path.name in failed.err) == (5, True)
-    kept.follow(failure)
-    assert tried(kept.synced, folder) == Tried(kept.after, None, [])
+    pristine.follow(failure)
+    assert tried(pristine.synced, folder) == Attempt(pristine.after, None, [])
 
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_importing_again_replaces_a_damaged_copy(harm: str, tmp_path: Path) -> None:
     file = openie(tmp_path / "f.json", DOCUMENTS)
     name = store_import(file, tmp_path)
-    kept = imported_path(tmp_path, name)
-    HARMS[harm](kept)
+    path = imported_path(tmp_path, name)
+    HARMS[harm](path)
     with pytest.raises(DamagedError, match=f"{name} .* --triples /from/here"):
         require_import(tmp_path, name, "/from/here")
     assert store_import(file, tmp_path) == name
     assert require_import(tmp_path, name, "").read_bytes() == file.read_bytes()
 
 
-def test_damaged_fit_of_a_smaller_corpus(kept: Kept) -> None:
+def test_damaged_fit_of_a_smaller_corpus(pristine: PristineIndex) -> None:
     """The corpus has grown since the fit, by too little for another: nothing can make the same one again."""
-    folder = kept.fresh()
-    kept.added(folder)
-    (path,) = kept.files("encoders/*/projection.npy")
+    folder = pristine.fresh()
+    pristine.added(folder)
+    (path,) = pristine.files("encoders/*/projection.npy")
     HARMS["emptied"](folder / path)
-    found = tried(kept.synced, folder)
-    assert found.error is None
-    assert path.name in found.said[0]
-    fits = sorted(one.name for one in (folder / "encoders").iterdir() if one.is_dir())
+    attempt = tried(pristine.synced, folder)
+    assert attempt.error is None
+    assert path.name in attempt.warnings[0]
+    fits = sorted(fit_folder.name for fit_folder in (folder / "encoders").iterdir() if fit_folder.is_dir())
     assert (len(fits), path.parent.name in fits) == (1, False)  # nobody reads the one that was damaged
-    assert found.answers is not None
-    assert found.answers[0] == kept.after[0]  # it needs no fit
-    assert tried(kept.synced, folder) == Tried(found.answers, None, [])
+    assert attempt.answers is not None
+    assert attempt.answers[0] == pristine.after[0]  # it needs no fit
+    assert tried(pristine.synced, folder) == Attempt(attempt.answers, None, [])
 
 
 # ---------------------------------------------------------------- databases
 
 
 @pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_damaged_cache_of_vectors(harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
+def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     HARMS[harm](folder / "caches" / "vectors.sqlite")
-    found = tried(kept.added, folder)
-    if found.error is not None:
-        assert "vectors.sqlite" in str(found.error)
-        kept.follow(found.error)
-        found = tried(kept.synced, folder)
-    assert found.answers == kept.after
+    attempt = tried(pristine.added, folder)
+    if attempt.error is not None:
+        assert "vectors.sqlite" in str(attempt.error)
+        pristine.follow(attempt.error)
+        attempt = tried(pristine.synced, folder)
+    assert attempt.answers == pristine.after
 
 
 CALL = CallSource("t", 1, "p", "m", "")
@@ -145,8 +145,8 @@ ANSWER = CachedResponse("x", "stop", "", "text", 1, 0, 1, False, None, 1.0, 2.0)
 
 
 @pytest.mark.parametrize("harm", ["cut short", "flipped"])
-def test_broken_cache_of_calls_is_moved_away(harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
+def test_broken_cache_of_calls_is_moved_away(harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     path = folder / "calls.sqlite"
     SQLiteCache(path).put("0" * 64, CALL, ANSWER)
     with closing(sqlite3.connect(path)) as connection:
@@ -157,18 +157,18 @@ def test_broken_cache_of_calls_is_moved_away(harm: str, kept: Kept) -> None:
         Path(f"{path}{end}").unlink(missing_ok=True)
     with pytest.raises(RagindexError, match="calls.sqlite") as failure:
         SQLiteCache(path).put("1" * 64, CALL, ANSWER)
-    kept.follow(failure.value)
+    pristine.follow(failure.value)
     assert Path(f"{path}.damaged").exists()
     assert SQLiteCache(path).get("0" * 64) is None
-    assert tried(kept.read, folder).answers == kept.before
+    assert tried(pristine.read, folder).answers == pristine.before
 
 
 # ---------------------------------------------------------------- mapped vectors
 
 
 @pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_mapped_vectors_are_made_again(harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
+def test_mapped_vectors_are_made_again(harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
 
     def mapped(of: Path) -> Answers:
         with Index.open(of, store="lancedb(mmap=true)", create=True) as workspace:
@@ -176,44 +176,44 @@ def test_mapped_vectors_are_made_again(harm: str, kept: Kept) -> None:
         return [[(hit.id, round(hit.score, 5)) for hit in hits]]
 
     first = tried(mapped, folder)
-    assert first.answers == [kept.before[1]]
+    assert first.answers == [pristine.before[1]]
     files = [path for path in (folder / "store" / "mapped").iterdir() if path.suffix == ".npy"]
     assert files
     for path in files:
         HARMS[harm](path)
-    found = tried(mapped, folder)
-    assert found.answers == first.answers
-    assert len(found.said) == (0 if harm == "removed" else len(files))
-    assert tried(mapped, folder) == Tried(first.answers, None, [])
+    attempt = tried(mapped, folder)
+    assert attempt.answers == first.answers
+    assert len(attempt.warnings) == (0 if harm == "removed" else len(files))
+    assert tried(mapped, folder) == Attempt(first.answers, None, [])
 
 
 # ---------------------------------------------------------------- files of the store
 
 
 @pytest.mark.parametrize("kind", ["records", "coverage"])
-def test_changed_byte_of_a_part_is_found(kind: str, kept: Kept) -> None:
+def test_changed_byte_of_a_part_is_found(kind: str, pristine: PristineIndex) -> None:
     """LanceDB reads most changed bytes without an error."""
-    folder = kept.fresh()
-    paths = [folder / path for path in kept.files(f"store/*.{kind}.lance/data/*.lance")]
+    folder = pristine.fresh()
+    paths = [folder / path for path in pristine.files(f"store/*.{kind}.lance/data/*.lance")]
     for path in paths:
         HARMS["flipped"](path)
     index, *damaged = ragindex("doctor", "--index", folder, "--json", "-").json
     sentences = {f"{path} has changed since it was written" for path in paths}
     assert index["state"] == "damaged"
     assert {row["detail"].partition(". Run:")[0] for row in damaged if row["state"] == "damaged"} == sentences
-    found = ragindex("repair", "--index", folder, "--json", "-").json["damaged"]
-    assert {sentence.partition(": ")[2] for sentence in found} == sentences
-    assert tried(kept.synced, folder) == Tried(kept.before, None, [])
+    part = ragindex("repair", "--index", folder, "--json", "-").json["damaged"]
+    assert {sentence.partition(": ")[2] for sentence in part} == sentences
+    assert tried(pristine.synced, folder) == Attempt(pristine.before, None, [])
     states = [row["state"] for row in ragindex("doctor", "--index", folder, "--json", "-").json]
     assert states == ["ok", "ok"]  # of the index and the fit
 
 
-def test_hashes_of_files_that_were_removed_or_are_new(kept: Kept) -> None:
-    folder = kept.fresh()
-    kept.added(folder)
+def test_hashes_of_files_that_were_removed_or_are_new(pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
+    pristine.added(folder)
     with Index.open(folder, create=True) as workspace:
         workspace.remove([DOCUMENTS[0].id])
-        kept.synced(folder)
+        pristine.synced(folder)
         assert workspace.find_changes() == []
         for path in folder.glob("store/*-*.lance/data/*.lance"):
             content = path.read_bytes()
@@ -225,19 +225,19 @@ def test_hashes_of_files_that_were_removed_or_are_new(kept: Kept) -> None:
 # ---------------------------------------------------------------- pieces
 
 
-def test_repair_of_a_whole_index(kept: Kept) -> None:
-    folder = kept.fresh()
+def test_repair_of_a_whole_index(pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     assert ragindex("repair", "--index", folder).out == "No damaged files.\n"
     repaired = ragindex("repair", "--index", folder, "--json", "-").json
     assert (repaired["damaged"], repaired["made"]) == ([], 0)
-    assert kept.read(folder) == kept.before
+    assert pristine.read(folder) == pristine.before
 
 
-def test_token_vectors_of_other_segments_are_not_encoded_again(rich: Kept) -> None:
+def test_token_vectors_of_other_segments_are_not_encoded_again(rich: PristineIndex) -> None:
     folder = rich.fresh()
     rich.added(folder)
     (part,) = (folder / "parts").glob("token_vectors-*")
-    damaged = [path.name for path in (rich.whole / "parts" / part.name).iterdir()]
+    damaged = [path.name for path in (rich.untouched / "parts" / part.name).iterdir()]
     HARMS["flipped"](part / damaged[0] / "rows.npy")
     with Index.open(folder, create=True) as workspace:
         with pytest.warns(RepairWarning, match="rows.npy"):
@@ -249,9 +249,9 @@ def test_token_vectors_of_other_segments_are_not_encoded_again(rich: Kept) -> No
 # ---------------------------------------------------------------- what is no damage, and what may hold something yet
 
 
-def test_trouble_without_damage_removes_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_without_damage_removes_nothing(pristine: PristineIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not answer, a disk that cannot be read today: the command stops, and all stays."""
-    folder = kept.fresh()
+    folder = pristine.fresh()
 
     def away(*_: object) -> None:
         raise StoreError("The store is away.")
@@ -260,13 +260,13 @@ def test_trouble_without_damage_removes_nothing(kept: Kept, monkeypatch: pytest.
         patch.setattr(LanceStore, "open", away)
         with pytest.raises(StoreError, match="The store is away"):
             workspace.repair()
-    assert tried(kept.read, folder).answers == kept.before
+    assert tried(pristine.read, folder).answers == pristine.before
 
 
 @pytest.mark.parametrize("harm", ["no database", "emptied"])
-def test_broken_cache_of_calls_keeps_its_log(harm: str, kept: Kept) -> None:
+def test_broken_cache_of_calls_keeps_its_log(harm: str, pristine: PristineIndex) -> None:
     """The newest answers that were paid are in the write-ahead log, not in the file."""
-    folder = kept.fresh()
+    folder = pristine.fresh()
     path = folder / "calls.sqlite"
     shutil.copy(_with_a_log(folder / "made.sqlite"), path)
     shutil.copy(f"{folder / 'made.sqlite'}-wal", f"{path}-wal")
@@ -289,20 +289,20 @@ def _with_a_log(path: Path) -> Path:
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.execute("INSERT INTO things VALUES ('paid')")
     connection.commit()
-    held = [path.read_bytes(), Path(f"{path}-wal").read_bytes()]
+    contents = [path.read_bytes(), Path(f"{path}-wal").read_bytes()]
     connection.close()  # this writes the log back
-    path.write_bytes(held[0])
-    Path(f"{path}-wal").write_bytes(held[1])
+    path.write_bytes(contents[0])
+    Path(f"{path}-wal").write_bytes(contents[1])
     return path
 
 
-def test_part_of_a_missing_plugin_stays(kept: Kept) -> None:
-    folder = kept.fresh()
+def test_part_of_a_missing_plugin_stays(pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     with Index.open(folder, create=True) as workspace:
         record = next(iter(workspace.manifest.parts.values()))
         gone = record.model_copy(update={"name": "gone", "part": {"name": "gone"}})
         workspace.save(parts={**workspace.manifest.parts, "gone-1": gone})
         with pytest.warns(StaleWarning, match="The part gone is not updated"):
-            workspace.import_part("extractions", openie(kept.file.with_name("fewer.json"), DOCUMENTS))
+            workspace.import_part("extractions", openie(pristine.file.with_name("fewer.json"), DOCUMENTS))
         assert workspace.manifest.imports["extractions"] != ""
         assert workspace.manifest.parts["gone-1"] == gone

@@ -36,7 +36,7 @@ def ranks(explanation: DocumentExplanation) -> dict[str, tuple[int | None, int, 
 
 
 def test_rank_beyond_the_depth_of_a_method(index: Index) -> None:
-    """Both searches lose it before the fusion: it is told how far it was from that."""
+    """Both searches lose it before the fusion: the explanation says how far it was from that."""
     question = "Which harbour has 3 cranes?"
     deep = index.explain_document(question, "d17", "hybrid", 3)
     place = ranks(deep)["text"][0]
@@ -157,8 +157,8 @@ def test_search_is_looked_at_beyond_what_it_asks_for(tmp_path: Path) -> None:
 def test_command_shows_stages_and_writes_json(tmp_path: Path) -> None:
     folder = build(tmp_path)
     common = ("search", "Which river has gorges?", "--index", folder, "--method", "hybrid", "-k", "1")
-    found = ragindex(*common, "--expect", "rivers/orla.md")
-    assert "rivers/orla.md is hit 1 of 1." in found.out
+    result = ragindex(*common, "--expect", "rivers/orla.md")
+    assert "rivers/orla.md is hit 1 of 1." in result.out
     lost = ragindex(*common, "--expect", "rivers/sarn.md", "--json", "-").json
     assert lost["expected"]["lost_at"] == "fusion"
     assert [stage["stage"] for stage in lost["expected"]["stages"]] == ["text", "vectors", "fusion", "hits"]

@@ -1,5 +1,6 @@
 """The fit of an encoder is watched: it is made again once it does not know enough of the passages' words."""
 
+import shutil
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,12 +23,28 @@ def write_documents(subjects: tuple[str, ...], count: int, first: int = 0) -> li
     return [Document(id, subject, f"A {subject} near a {other}.") for id, subject, other in pairs]
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Indexes by what was built after `hybrid`; each test opens a copy."""
+    folders = {"hybrid": tmp_path_factory.mktemp("hybrid") / "w", "raptor": tmp_path_factory.mktemp("raptor") / "w"}
+    with Index.open(folders["hybrid"], chunking=None, create=True) as index:
+        index.replace(write_documents(SUBJECTS, 60), source="notes")
+        index.build("hybrid")
+    shutil.copytree(folders["hybrid"], folders["raptor"])
+    with Index.open(folders["raptor"]) as index:
+        index.build("raptor")
+    return folders
+
+
 @pytest.fixture
-def index(tmp_path: Path) -> Index:
-    index = Index.open(tmp_path / "w", chunking=None, create=True)
-    index.replace(write_documents(SUBJECTS, 60), source="notes")
-    index.build("hybrid", "raptor")
-    return index
+def index(built: dict[str, Path], tmp_path: Path) -> Index:
+    return Index.open(shutil.copytree(built["hybrid"], tmp_path / "w"))
+
+
+@pytest.fixture
+def tree_index(built: dict[str, Path], tmp_path: Path) -> Index:
+    """An index with a part outside `hybrid` that has the encoder too."""
+    return Index.open(shutil.copytree(built["raptor"], tmp_path / "w"))
 
 
 def test_replaced_documents_of_other_words(index: Index) -> None:
@@ -113,34 +130,34 @@ def test_old_passages_that_enter_the_sample_are_not_new(index: Index) -> None:
             assert (len(words.counts), words.new) == (10, {})
 
 
-def test_words_of_few_new_passages_among_many_are_counted(index: Index) -> None:
+def test_words_of_few_new_passages_among_many_are_counted(tree_index: Index) -> None:
     """In a sample of all passages there would be none, or too few to tell."""
     others = [Document(f"new{number}", "harbour", f"A {OTHERS[number]} near a harbour.") for number in range(4)]
-    index.add(others)
+    tree_index.add(others)
     with patch.object(fit_watch, "SAMPLED_PASSAGES", 8), patch.object(fit_watch, "UNKNOWN_LIMIT", 0.1):
-        before = index.encoders.fit(index.encoder_id)
+        before = tree_index.encoders.fit(tree_index.encoder_id)
         assert before is not None
-        index.build("hybrid")  # of some parts, so the fit stays
-        words = index.encoders.unknown_words(before)
+        tree_index.build("hybrid")  # of some parts, so the fit stays
+        words = tree_index.encoders.unknown_words(before)
         assert (len(words.counts), len(words.new), words.new_share) == (8, 4, 4 / 64)
         assert words.unknown_new == pytest.approx(1 / 3, abs=0.1)
-        refit = index.build().refit
+        refit = tree_index.build().refit
     assert refit is not None
     assert refit.reason.endswith("% of the words of the 6% of the passages that came after it")
 
 
 @pytest.mark.parametrize("lost", ["*.words", "*/fitted_texts.u32"])
-def test_fit_of_an_earlier_version_has_no_new_passages(lost: str, index: Index) -> None:
+def test_fit_of_an_earlier_version_has_no_new_passages(lost: str, tree_index: Index) -> None:
     """It does not say which texts it was fitted to: it is renewed by unknown words of all passages alone."""
-    for file in (index.folder / "encoders").glob(lost):
+    for file in (tree_index.folder / "encoders").glob(lost):
         file.unlink()
-    for file in (index.folder / "encoders").glob("*/hashes.json"):
+    for file in (tree_index.folder / "encoders").glob("*/hashes.json"):
         durable_files.write_hashes(file.parent)
-    index.add([Document(f"new{number}", "ferry", f"A ferry by a lantern, {number}.") for number in range(3)])
-    assert index.build("hybrid").refit is None
-    fit = index.encoders.fit(index.encoder_id)
+    tree_index.add([Document(f"new{number}", "ferry", f"A ferry by a lantern, {number}.") for number in range(3)])
+    assert tree_index.build("hybrid").refit is None
+    fit = tree_index.encoders.fit(tree_index.encoder_id)
     assert fit is not None
-    assert len(index.encoders.unknown_words(fit).new) == (3 if lost == "*.words" else 0)
+    assert len(tree_index.encoders.unknown_words(fit).new) == (3 if lost == "*.words" else 0)
 
 
 def test_sync_of_few_documents_looks_up_their_words_alone(index: Index) -> None:
@@ -163,38 +180,46 @@ def test_sync_of_few_documents_looks_up_their_words_alone(index: Index) -> None:
     assert index.encoders.unknown_words(fit).total.words > words
 
 
-def test_what_was_paid_for_keeps_its_fit(index: Index) -> None:
+def test_what_was_paid_for_keeps_its_fit(tree_index: Index) -> None:
     """Summaries of clusters depend on it: the command and what they cost are printed, and the command works."""
-    tree = next(key for key, record in index.manifest.parts.items() if record.name == "summary_tree")
-    paid = index.manifest.parts[tree].model_copy(update={"money": 0.31})
-    index.save(parts={**index.manifest.parts, tree: paid})
-    before = index.encoder_id
+    tree = next(key for key, record in tree_index.manifest.parts.items() if record.name == "summary_tree")
+    paid = tree_index.manifest.parts[tree].model_copy(update={"money": 0.31})
+    tree_index.save(parts={**tree_index.manifest.parts, tree: paid})
+    before = tree_index.encoder_id
     new = [Document(f"new {document.id}", document.title, document.text) for document in write_documents(OTHERS, 8)]
-    index.add(new)
-    assert index.build().refit is None
-    assert index.encoder_id == before
-    index.save(parts={**index.manifest.parts, tree: index.manifest.parts[tree].model_copy(update={"money": 0.31})})
-    index.close()
+    tree_index.add(new)
+    assert tree_index.build().refit is None
+    assert tree_index.encoder_id == before
+    tree_index.save(
+        parts={
+            **tree_index.manifest.parts,
+            tree: tree_index.manifest.parts[tree].model_copy(update={"money": 0.31}),
+        }
+    )
+    tree_index.close()
     message = "What was paid for depends on its fit (summary_tree: $0.31 when made), so it stays. To fit it to these: "
-    command = f"ragindex index --index {index.folder} --refit"
-    for shown in (ragindex("parts", "--index", index.folder), ragindex("doctor", "--index", index.folder)):
+    command = f"ragindex index --index {tree_index.folder} --refit"
+    for shown in (
+        ragindex("parts", "--index", tree_index.folder),
+        ragindex("doctor", "--index", tree_index.folder),
+    ):
         assert message in " ".join(shown.out.split())
-    listed = ragindex("parts", "--index", index.folder, "--json", "-").json["fit"]
+    listed = ragindex("parts", "--index", tree_index.folder, "--json", "-").json["fit"]
     assert listed["unknown"] > 0.05
     assert listed["age_days"] == pytest.approx(0, abs=0.1)
     done = ragindex(*command.split()[1:])
     assert done.code == 0
     assert "lsa was fitted again in " in done.out
-    assert message not in ragindex("parts", "--index", index.folder).out
+    assert message not in ragindex("parts", "--index", tree_index.folder).out
 
 
-def test_sync_of_some_parts_leaves_the_fit_of_others(index: Index) -> None:
-    index.replace(write_documents(OTHERS, 60), source="notes")
-    assert index.build("dense").refit is None  # it would leave the tree of raptor without an encoder
-    assert index.retriever("dense").search("ribosome", k=1).hits == ()
-    assert index.build().refit is not None
-    assert index.retriever("dense").search("ribosome", k=1)[0].title == "ribosome"
-    assert "enzyme" in index.retriever("raptor").search("enzyme", k=1)[0].text
+def test_sync_of_some_parts_leaves_the_fit_of_others(tree_index: Index) -> None:
+    tree_index.replace(write_documents(OTHERS, 60), source="notes")
+    assert tree_index.build("dense").refit is None  # it would leave the tree of raptor without an encoder
+    assert tree_index.retriever("dense").search("ribosome", k=1).hits == ()
+    assert tree_index.build().refit is not None
+    assert tree_index.retriever("dense").search("ribosome", k=1)[0].title == "ribosome"
+    assert "enzyme" in tree_index.retriever("raptor").search("enzyme", k=1)[0].text
 
 
 def test_words_of_questions_are_counted(index: Index) -> None:
@@ -207,19 +232,19 @@ def test_words_of_questions_are_counted(index: Index) -> None:
     assert (state.words_asked, state.unknown_asked) == (5, 0.2)
 
 
-def test_commands_report_each_refit(index: Index, tmp_path: Path) -> None:
-    index.close()
+def test_commands_report_each_refit(tree_index: Index, tmp_path: Path) -> None:
+    tree_index.close()
     folder = tmp_path / "notes"
     folder.mkdir()
     for number, subject in enumerate(OTHERS):
         (folder / f"{subject}.md").write_text(f"A {subject} near a {OTHERS[number - 1]}.")
-    added = ragindex("add", folder, "--index", index.folder)
+    added = ragindex("add", folder, "--index", tree_index.folder)
     assert "lsa was fitted again in " in added.err
     assert "because it did not know " in added.err
     (folder / "kinase.md").write_text("# Glacier\n\nMoraines of a glacier, firn and seracs of ice.")
-    updated = ragindex("index", folder, "--index", index.folder)
+    updated = ragindex("index", folder, "--index", tree_index.folder)
     words = " ".join(updated.out.split())
     assert "because it did not know " in words
     assert "and built again: " in words
     assert "The encoder lsa was fitted today to 68 passages in " in words
-    assert ragindex("index", "--index", index.folder, "--json", "-").json["fit"]["passages"] == 68
+    assert ragindex("index", "--index", tree_index.folder, "--json", "-").json["fit"]["passages"] == 68

@@ -89,19 +89,19 @@ def test_metadata_travels_and_filters(tmp_path: Path) -> None:
         {},
     ]
     workspace = Index.open(tmp_path, chunking=None, create=True)
-    workspace.add([Document(f"d{n}", "", "the same bread", one) for n, one in enumerate(metadata)])
+    workspace.add([Document(f"d{n}", "", "the same bread", values) for n, values in enumerate(metadata)])
     retriever = built_retriever(workspace, "bm25")
 
-    def found(where: Any) -> list[str]:
+    def find_ids(where: Any) -> list[str]:
         return [hit.id for hit in retriever.retrieve([Query("q", "bread", where)], 10)[0].hits]
 
-    assert found(meta("year", 2020)) == ["d0", "d2"]
-    assert found(meta("source", "x y/ü.md", "z")) == ["d0", "d1"]
-    assert found(meta("draft", True)) == ["d0"]
-    assert found(meta("day", date(2020, 2, 29))) == ["d0"]
-    assert found(Range("meta.year", 2021, 2022)) == ["d1"]
-    assert found(Range("meta.day", "2020-01-01", "2020-12-31")) == ["d0"]
-    assert found(meta("nothing", 1)) == []
+    assert find_ids(meta("year", 2020)) == ["d0", "d2"]
+    assert find_ids(meta("source", "x y/ü.md", "z")) == ["d0", "d1"]
+    assert find_ids(meta("draft", True)) == ["d0"]
+    assert find_ids(meta("day", date(2020, 2, 29))) == ["d0"]
+    assert find_ids(Range("meta.year", 2021, 2022)) == ["d1"]
+    assert find_ids(Range("meta.day", "2020-01-01", "2020-12-31")) == ["d0"]
+    assert find_ids(meta("nothing", 1)) == []
     hit = retriever.retrieve([Query("q", "bread")], 1)[0].hits[0]
     assert hit.metadata == {"d0": {**metadata[0], "day": "2020-02-29"}}
 
@@ -118,8 +118,8 @@ def test_hits_of_split_documents(tmp_path: Path) -> None:
     assert hit.id.startswith("book#")
     assert (hit.doc_ids, hit.passage_ids, hit.metadata) == (("book",), (hit.id,), {"book": {"page": 3}})
     workspace.add([Document("book", "A book", text.replace("number41", "number99"), {"page": 3})])
-    made = workspace.build(BM25()).made
-    assert 1 <= made <= 2  # only the passages with the changed word
+    encoded = workspace.build(BM25()).made
+    assert 1 <= encoded <= 2  # only the passages with the changed word
     assert ids(workspace, "number41") == []
     workspace.add([Document("book", "A book", "Now it is short.")])
     workspace.build(BM25())
@@ -235,7 +235,7 @@ def test_replace(tmp_path: Path) -> None:
         workspace.replace(DOCUMENTS, source="elsewhere")
     workspace.add([ADDED[1]])
     assert workspace.replace(DOCUMENTS, source="data").gone == (ADDED[0].id,)
-    assert {document.id for document in workspace.documents} == {one.id for one in (*DOCUMENTS, ADDED[1])}
+    assert {document.id for document in workspace.documents} == {document.id for document in (*DOCUMENTS, ADDED[1])}
 
 
 def test_manifest_and_fingerprints(tmp_path: Path, index: BuiltIndex) -> None:
@@ -304,8 +304,8 @@ def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
         document.id: (document.title, document.text, document.metadata) for document in documents
     }
     for id in strange:
-        found = BM25().open(workspace).retrieve([Query("q", "bread", meta(id, id))], 20)[0].hits
-        assert [hit.id for hit in found] == [id]
+        filtered = BM25().open(workspace).retrieve([Query("q", "bread", meta(id, id))], 20)[0].hits
+        assert [hit.id for hit in filtered] == [id]
     workspace.remove(strange[:-1])
     workspace.build()
     assert ids(workspace, "bread") == ["a\u2028b"]
@@ -382,9 +382,9 @@ def test_warning_of_another_language(tmp_path: Path) -> None:
 def test_a_workspace_of_a_newer_version(tmp_path: Path, index: BuiltIndex) -> None:
     index("bm25")
     path = tmp_path / "workspace.json"
-    held = durable_files.load_hashed_json(path.read_bytes())
-    assert held is not None
-    path.write_bytes(durable_files.dump_hashed_json({**held, "format": 99, "colour": "red"}))
+    manifest = durable_files.load_hashed_json(path.read_bytes())
+    assert manifest is not None
+    path.write_bytes(durable_files.dump_hashed_json({**manifest, "format": 99, "colour": "red"}))
     for read_only in (True, False):
         with pytest.raises(
             NewerFormatError, match="has format 99; this ragindex reads up to 5. Run: pip install --upgrade"
@@ -532,19 +532,19 @@ def test_outdated_parts_are_dropped(tmp_path: Path) -> None:
     reader.close()
     workspace.add(DOCUMENTS[12:])
     workspace.build()
-    kept = {name.rpartition(".")[0] for name in workspace.store.names()}
-    assert kept == {"", *workspace.manifest.parts}
-    assert old not in kept
+    remaining = {name.rpartition(".")[0] for name in workspace.store.names()}
+    assert remaining == {"", *workspace.manifest.parts}
+    assert old not in remaining
     assert [path.name for path in (tmp_path / "encoders").iterdir() if path.is_dir()] == [workspace.encoder.id]
 
 
 def test_deleted_collection_is_made_again(tmp_path: Path, index: BuiltIndex) -> None:
     expected = ask_questions(Dense().open(index("dense")), 5)
     workspace = Index.open(tmp_path, create=True)
-    (doomed,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
-    workspace.store.drop(doomed)
+    (deleted,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
+    workspace.store.drop(deleted)
     workspace.build(BM25())
-    assert workspace.store.version(doomed) is None  # nobody asked for it
+    assert workspace.store.version(deleted) is None  # nobody asked for it
     workspace.build(Dense())
     assert_same(ask_questions(Dense().open(Index.open(tmp_path, create=True)), 5), expected, "made anew")
 

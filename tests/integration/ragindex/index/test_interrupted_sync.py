@@ -70,13 +70,13 @@ def fresh(folder: Path, documents: list[Document]) -> Index:
 def require_like_fresh(folder: Path, documents: list[Document]) -> None:
     """Same answers, and no record or coverage of a passage that is gone."""
     workspace, expected = opened(folder), fresh(folder.with_name("fresh"), documents)
-    found, wanted = (METHOD.open(one).retrieve(ASKED, 10) for one in (workspace, expected))
-    assert_same(found, wanted, "a fresh workspace")
-    assert held(workspace) == held(expected)
+    actual, wanted = (METHOD.open(index).retrieve(ASKED, 10) for index in (workspace, expected))
+    assert_same(actual, wanted, "a fresh workspace")
+    assert read_records(workspace) == read_records(expected)
     assert unfinished_parts(folder) == set()
 
 
-def held(workspace: Index) -> dict[str, list[str]]:
+def read_records(workspace: Index) -> dict[str, list[str]]:
     """The ids in every collection of the parts."""
     names = [name for name in workspace.store.names() if name != "documents"]
     return {name: sorted(_ids(workspace, name)) for name in names}
@@ -102,17 +102,17 @@ def test_damaged_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_entry_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
-    kept = Journal.of(tmp_path, "part")
-    kept.start(set())
-    kept.append("begin", {"ids": ["a", "\udc80"]}, durable=True)
-    with kept.path.open("ab") as file:
+    journal = Journal.of(tmp_path, "part")
+    journal.start(set())
+    journal.append("begin", {"ids": ["a", "\udc80"]}, durable=True)
+    with journal.path.open("ab") as file:
         file.write(b'["cover", {"ids": ["a"')
-    assert list(kept.entries()) == [("begin", {"ids": ["a", "\udc80"]})]
-    kept.start({"b", "a"})
-    assert list(kept.entries()) == [("begin", {"ids": ["a", "b"]})]
+    assert list(journal.entries()) == [("begin", {"ids": ["a", "\udc80"]})]
+    journal.start({"b", "a"})
+    assert list(journal.entries()) == [("begin", {"ids": ["a", "b"]})]
     assert unfinished_parts(tmp_path) == {"part"}
-    kept.remove()
-    assert (list(kept.entries()), unfinished_parts(tmp_path)) == ([], set())
+    journal.remove()
+    assert (list(journal.entries()), unfinished_parts(tmp_path)) == ([], set())
 
 
 def test_a_part_that_was_begun_and_abandoned_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +126,9 @@ def test_a_part_that_was_begun_and_abandoned_is_dropped(tmp_path: Path, monkeypa
     monkeypatch.setattr("ragindex.index.leases._KEEP_BEGUN", -1.0)
     workspace.add([SECRET])
     workspace.build(METHOD)
-    kept = {name.rpartition(".")[0] for name in workspace.store.names()}
-    assert (kept, workspace.manifest.outdated) == ({"", *workspace.manifest.parts}, {})
-    assert abandoned not in kept
+    remaining = {name.rpartition(".")[0] for name in workspace.store.names()}
+    assert (remaining, workspace.manifest.outdated) == ({"", *workspace.manifest.parts}, {})
+    assert abandoned not in remaining
     assert unfinished_parts(tmp_path) == set()
 
 
@@ -299,8 +299,8 @@ def test_derived_parts_are_outdated(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, encoder="lsa:2", chunking=None, create=True)
     workspace.add(FIRST)
     workspace.build(Dense(), registry.scheme("raptor"))
-    made = {record.name: key for key, record in workspace.manifest.parts.items()}
-    outdated = {made["vectors"]}
+    built_keys = {record.name: key for key, record in workspace.manifest.parts.items()}
+    outdated = {built_keys["vectors"]}
     assert _made_from(outdated, workspace.manifest.parts) == {
         key for key, record in workspace.manifest.parts.items() if not outdated.isdisjoint(record.inputs)
     }

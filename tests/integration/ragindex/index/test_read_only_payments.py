@@ -142,8 +142,8 @@ def open_llama_index(index: Path, budget: float | None = None, cache: Path | Non
 def open_haystack(index: Path, budget: float | None = None, cache: Path | None = None) -> Search:
     from ragindex.integrations.haystack import HaystackRetriever
 
-    made = HaystackRetriever.from_index(index, RERANKED, budget=budget, cache=cache)
-    return HaystackRetriever.from_dict(json.loads(json.dumps(made.to_dict()))).run
+    retriever = HaystackRetriever.from_index(index, RERANKED, budget=budget, cache=cache)
+    return HaystackRetriever.from_dict(json.loads(json.dumps(retriever.to_dict()))).run
 
 
 def open_python(index: Path, budget: float | None = None, cache: Path | None = None) -> Search:

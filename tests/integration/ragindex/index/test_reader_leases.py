@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ragindex
-from leased import FIVE, ids, made, measure, more, opened, states, write_texts
+from leased import FIVE, copy_template, ids, measure, more, opened, states, write_texts
 
 from ragindex.errors import LeftoverWarning
 from ragindex.index import leases, state
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")
 
 
 def test_without_readers_one_state_stays(tmp_path: Path) -> None:
-    writer = made(tmp_path)
+    writer = copy_template(tmp_path)
     more(writer, 1, 2)
     assert states(writer) == 1
     assert len(ids(BM25().open(writer))) == 7
 
 
 def test_reader_opens_late(tmp_path: Path) -> None:
-    writer, reader = made(tmp_path), opened(tmp_path)
+    writer, reader = copy_template(tmp_path), opened(tmp_path)
     more(writer, 1, 2)
     assert states(writer) == 2
     assert ids(BM25().open(reader)) == FIVE
@@ -45,7 +45,7 @@ def test_reader_opens_late(tmp_path: Path) -> None:
 
 def test_holder_of_the_lease_cleans_up(tmp_path: Path) -> None:
     """As an update of sources does, which holds it for all its steps."""
-    writer, reader = made(tmp_path), opened(tmp_path)
+    writer, reader = copy_template(tmp_path), opened(tmp_path)
     more(writer, 1)
     reader.close()
     assert states(writer) == 2
@@ -55,7 +55,7 @@ def test_holder_of_the_lease_cleans_up(tmp_path: Path) -> None:
 
 
 def test_retriever_keeps_its_state(tmp_path: Path) -> None:
-    writer = made(tmp_path)
+    writer = copy_template(tmp_path)
     retriever = BM25().open(writer)
     more(writer, 1, 2)
     assert ids(retriever) == FIVE
@@ -69,7 +69,7 @@ def test_retriever_keeps_its_state(tmp_path: Path) -> None:
 
 
 def test_each_state_goes_with_its_last_reader(tmp_path: Path) -> None:
-    writer = made(tmp_path)
+    writer = copy_template(tmp_path)
     first = [opened(tmp_path), opened(tmp_path)]
     more(writer, 1)
     second = opened(tmp_path)
@@ -91,7 +91,7 @@ def test_each_state_goes_with_its_last_reader(tmp_path: Path) -> None:
 
 def test_overtaken_reader_reads_the_newer_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read the manifest and has no lease yet when the state is removed: between the two, nothing is opened."""
-    writer, take = made(tmp_path), leases.take_lease
+    writer, take = copy_template(tmp_path), leases.take_lease
     overtaken: list[int] = []
 
     def late(folder: Path, read: ReaderState, *, read_only: bool = False) -> leases.ReaderLease:
@@ -111,14 +111,14 @@ def test_overtaken_reader_reads_the_newer_state(tmp_path: Path, monkeypatch: pyt
 def test_documents_that_are_being_read_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of no finished sync, which no manifest names."""
     monkeypatch.setattr("ragindex.stores.lancedb.maintenance._DELETED", 0.0)  # every sync writes all records anew
-    writer = made(tmp_path)
+    writer = copy_template(tmp_path)
     reader = opened(tmp_path)
     writer.add([Document("later", "Oak", "oak")])
     documents = iter(reader.documents)
-    found = [next(documents).id]
+    ids_read = [next(documents).id]
     writer.remove(["d1"])
     more(writer, 1, 2)
-    assert sorted(found + [document.id for document in documents]) == sorted([*FIVE, "later"])
+    assert sorted(ids_read + [document.id for document in documents]) == sorted([*FIVE, "later"])
 
 
 def test_unread_fit_is_removed(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_unread_fit_is_removed(tmp_path: Path) -> None:
 
 
 def test_reader_without_write_access_keeps_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, really = made(tmp_path), os.open
+    writer, really = copy_template(tmp_path), os.open
 
     def refused(path: object, flags: int, *mode: int) -> int:
         if flags & os.O_CREAT and "readers" in str(path):
@@ -199,7 +199,7 @@ def test_read_only_reader_keeps_the_state_that_it_reads_alone(follows: bool, tmp
 
 def test_read_only_reader_of_a_folder_without_leases_makes_none(tmp_path: Path) -> None:
     """It may be another user than the writer, who could write none into it."""
-    made(tmp_path).close()
+    copy_template(tmp_path).close()
     shutil.rmtree(tmp_path / "w" / "readers")
     with Index.open(tmp_path / "w", read_only=True) as reader:
         assert len(reader) == 5
@@ -208,7 +208,7 @@ def test_read_only_reader_of_a_folder_without_leases_makes_none(tmp_path: Path) 
 
 def test_readers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of other processes, with what they read: the newest state, an earlier one, or what they do not name."""
-    writer = made(tmp_path)
+    writer = copy_template(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(leases.os, "getpid", lambda: 4711)
         patch.setattr(leases, "current_command", lambda: "python")  # not that of an earlier test
@@ -237,7 +237,7 @@ def test_readers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_warning_of_what_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = made(tmp_path)
+    writer = copy_template(tmp_path)
 
     def failing(*_: object) -> None:
         raise OSError(5, "Input/output error")
@@ -250,10 +250,10 @@ def test_warning_of_what_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.M
 
 def test_leases_end_with_their_owners(tmp_path: Path) -> None:
     tmp_path.joinpath("readers").mkdir()
-    one, other = ReaderState({"a": 1}), ReaderState({"a": 2}, frozenset({"p"}), frozenset({"e"}))
-    first, second = leases.take_lease(tmp_path, one), leases.take_lease(tmp_path, other)
-    assert sorted(leases.read_states(tmp_path) or [], key=lambda state: state.collections["a"]) == [one, other]
-    assert leases.versions_read([one, other], "a") == {1, 2}
+    first_state, other = ReaderState({"a": 1}), ReaderState({"a": 2}, frozenset({"p"}), frozenset({"e"}))
+    first, second = leases.take_lease(tmp_path, first_state), leases.take_lease(tmp_path, other)
+    assert sorted(leases.read_states(tmp_path) or [], key=lambda state: state.collections["a"]) == [first_state, other]
+    assert leases.versions_read([first_state, other], "a") == {1, 2}
     del first
     assert leases.read_states(tmp_path) == [other]
     (tmp_path / "readers" / "1-dead.json").write_text("{}")

@@ -26,7 +26,7 @@ def document(number: int) -> Document:
 
 
 BATCHES = [[document(4 * batch + number) for number in range(4)] for batch in range(4)]
-IDS = [one.id for batch in BATCHES for one in batch]
+IDS = [entry.id for batch in BATCHES for entry in batch]
 
 
 def files_of(folder: Path, collection: str = "documents") -> dict[Path, bytes]:
@@ -37,7 +37,7 @@ def files_of(folder: Path, collection: str = "documents") -> dict[Path, bytes]:
     }
 
 
-class Made:
+class SavedIndex:
     """An index whose documents came in four batches, and its files after each."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,13 +59,13 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return Made(tmp_path_factory.mktemp("rescue") / "index")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedIndex:
+    return SavedIndex(tmp_path_factory.mktemp("rescue") / "index")
 
 
 @pytest.fixture
-def folder(made: Made, tmp_path: Path) -> Path:
-    return made.copy(tmp_path / "index")
+def folder(saved: SavedIndex, tmp_path: Path) -> Path:
+    return saved.copy(tmp_path / "index")
 
 
 def restore(folder: Path, files: dict[Path, bytes], collection: str) -> None:
@@ -81,9 +81,9 @@ def restore(folder: Path, files: dict[Path, bytes], collection: str) -> None:
 def read(folder: Path) -> list[str]:
     """Return the documents that are there with their text."""
     with open_index(folder, read_only=True) as index:
-        found = index.read(IDS)
-    assert found == [document(int(one.id[1:])) for one in found]
-    return [one.id for one in found]
+        documents = index.read(IDS)
+    assert documents == [document(int(entry.id[1:])) for entry in documents]
+    return [entry.id for entry in documents]
 
 
 def found_by_a_server(folder: Path) -> list[str]:
@@ -91,7 +91,7 @@ def found_by_a_server(folder: Path) -> list[str]:
     state = open_state(CollectionSpec("docs", folder, ("bm25",)), open_index(folder))
     with state.index:
         hits = [state.retrievers["bm25"].search(f"word{id[1:]}", k=1) for id in IDS]
-    return [id for id, one in zip(IDS, hits, strict=True) if [hit.doc_ids for hit in one] == [(id,)]]
+    return [id for id, ranking in zip(IDS, hits, strict=True) if [hit.doc_ids for hit in ranking] == [(id,)]]
 
 
 def require_rescued(folder: Path, case: object) -> list[str]:
@@ -117,47 +117,49 @@ def harm(folder: Path, paths: Iterable[Path], way: str) -> list[bytes]:
     return [(folder / path).read_bytes() for path in paths if (folder / path).exists()]
 
 
-def test_any_file_harmed_is_noticed_and_the_rest_is_served(made: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_any_file_harmed_is_noticed_and_the_rest_is_served(step: int, saved: SavedIndex, tmp_path: Path) -> None:
+    """Every fifth file is harmed alone, each in the next way; in the slow tests every file."""
     ways, lost, errors = list(HARMS), dict[str, list[str]](), list[str]()
-    files = files_of(made.folder)
-    cases = [([path], ways[number % 4]) for number, path in enumerate(sorted(files))]
-    cases += [([*made.files(1), path], "cut short") for path in made.files(3)]  # a second copy may be among these
+    files = files_of(saved.folder)
+    cases = [([path], ways[number % 4]) for number, path in enumerate(sorted(files))][::step]
+    cases += [([*saved.files(1), path], "cut short") for path in saved.files(3)]  # a second copy may be among these
     cases += [(sorted(files), "removed"), (sorted(files), "flipped")]
     for number, (paths, way) in enumerate(cases):
-        folder = made.copy(tmp_path / str(number))
+        folder = saved.copy(tmp_path / str(number))
         left = harm(folder, paths, way)
         try:
             assert read(folder) == IDS, (paths, way)
         except RagindexError as error:
             errors.append(str(error))
         lost[f"{number}"] = require_rescued(folder, (paths, way))
-        kept = {path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        assert not lost[f"{number}"] or kept.issuperset(left), (paths, way)
+        contents = {path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        assert not lost[f"{number}"] or contents.issuperset(left), (paths, way)
         with open_index(folder) as index:  # as the command that a repair names
-            index.add([one for batch in BATCHES for one in batch], source="served")
+            index.add([entry for batch in BATCHES for entry in batch], source="served")
             index.build()
         assert read(folder) == IDS, (paths, way)
         shutil.rmtree(folder)
     assert all("Run: ragindex repair" in message for message in errors)
     assert IDS in lost.values()
-    assert [one.id for one in BATCHES[1]] in lost.values()
+    assert [entry.id for entry in BATCHES[1]] in lost.values()
     assert [] in lost.values()
 
 
-def test_restored_documents_are_noticed_before_anything_is_lost(folder: Path, made: Made) -> None:
+def test_restored_documents_are_noticed_before_anything_is_lost(folder: Path, saved: SavedIndex) -> None:
     """The newest documents are missing, and nothing in the restored files is wrong."""
-    restore(folder, made.states[2], "documents")
+    restore(folder, saved.states[2], "documents")
     with Index.open(folder, create=True) as workspace:
         for change in (lambda: workspace.add([document(99)]), lambda: workspace.remove(["d00"]), workspace.sources):
             with pytest.raises(
                 DamagedError, match=r"an earlier state of them, as after a partial restore\. Run: ragindex"
             ):
                 change()
-    assert require_rescued(folder, "restored") == [one.id for one in BATCHES[3]]
+    assert require_rescued(folder, "restored") == [entry.id for entry in BATCHES[3]]
 
 
-def test_documents_of_another_index_are_noticed(folder: Path, made: Made, tmp_path: Path) -> None:
-    other = Made(tmp_path / "other")
+def test_documents_of_another_index_are_noticed(folder: Path, saved: SavedIndex, tmp_path: Path) -> None:
+    other = SavedIndex(tmp_path / "other")
     restore(folder, other.states[3], "documents")
     with Index.open(folder, create=True) as workspace, pytest.raises(DamagedError, match="has other documents than"):
         workspace.add([document(99)])
@@ -166,12 +168,12 @@ def test_documents_of_another_index_are_noticed(folder: Path, made: Made, tmp_pa
     assert require_rescued(folder, "other") == []
 
 
-def test_restored_part_is_built_again(folder: Path, made: Made) -> None:
+def test_restored_part_is_built_again(folder: Path, saved: SavedIndex) -> None:
     """What is recorded of the part is newer than its data."""
     with Index.open(folder, create=True) as workspace:
         parts = workspace.manifest.parts
     (name,) = (f"{key}.{kind}" for key, record in parts.items() for kind in record.collections)
-    restore(folder, made.states[2], name)
+    restore(folder, saved.states[2], name)
     with open_index(folder) as index:
         index.build("bm25")
     assert found_by_a_server(folder) == IDS
@@ -186,9 +188,9 @@ def test_damaged_part_is_kept_where_documents_are_lost(folder: Path) -> None:
     assert len(left) > 0
 
 
-def test_killed_repair_goes_on(folder: Path, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_repair_goes_on(folder: Path, saved: SavedIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after the old documents were moved away, before the manifest names the new ones."""
-    restore(folder, made.states[2], "documents")
+    restore(folder, saved.states[2], "documents")
 
     class KilledError(BaseException):
         pass
@@ -201,5 +203,5 @@ def test_killed_repair_goes_on(folder: Path, made: Made, monkeypatch: pytest.Mon
         with pytest.raises(KilledError):
             workspace.repair()
     assert len(list(folder.glob(RESCUED_FILES))) == 1
-    assert require_rescued(folder, "killed") == [one.id for one in BATCHES[3]]
+    assert require_rescued(folder, "killed") == [entry.id for entry in BATCHES[3]]
     assert list(folder.glob(RESCUED_FILES)) == []

@@ -134,8 +134,8 @@ def test_asynchronous_and_batched_searches_find_the_same(folder: Path) -> None:
         async def ask() -> list[ragindex.Hits]:
             return list(await asyncio.gather(retriever.asearch("old harbour", 2), retriever.asearch("corn mill", 2)))
 
-        assert [one.hits for one in asyncio.run(ask())] == alone
-        assert [one.hits for one in retriever.search_many(["old harbour", "corn mill"], k=2)] == alone
+        assert [retrieval.hits for retrieval in asyncio.run(ask())] == alone
+        assert [retrieval.hits for retrieval in retriever.search_many(["old harbour", "corn mill"], k=2)] == alone
 
 
 def test_values_have_short_texts(folder: Path) -> None:
@@ -276,7 +276,7 @@ def test_hits_know_where_they_stand(tmp_path: Path) -> None:
         for method in ("sirerag", "bm25(over=triples)"):
             for hit in index.retriever(method).search("The tide turns at the harbour.", k=10):
                 assert [position.doc_id for position in hit.positions] == [id.split("#")[0] for id in hit.passage_ids]
-                assert all(texts[one.doc_id][one.start : one.end].strip() for one in hit.positions)
+                assert all(texts[place.doc_id][place.start : place.end].strip() for place in hit.positions)
 
 
 def test_a_hit_inside_a_table_begins_with_its_header_and_stands_at_its_rows(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def write(folder: Path, texts: dict[str, str]) -> Path:
     return folder
 
 
-def held(workspace: Index) -> dict[str, str]:
+def read_texts(workspace: Index) -> dict[str, str]:
     return {document.id: document.text for document in workspace.documents}
 
 
@@ -60,7 +60,7 @@ class Commands(RuleBasedStateMachine):
         self.workspace = Index.open(self.folder / "w", create=True)
         self.files: dict[str, str] = {}
         self.roots: dict[str, tuple[str, str]] = {}  # by name: root, prefix
-        self.held: dict[str, tuple[str, str]] = {}  # by id: text, source
+        self.stored: dict[str, tuple[str, str]] = {}  # by id: text, source
         for number, file in enumerate(FILES):
             self.write(file, number)
 
@@ -90,10 +90,10 @@ class Commands(RuleBasedStateMachine):
         self.bring(paths, name, exactly=False)
 
     def bring(self, paths: list[str], name: str, *, exactly: bool) -> None:
-        before = dict(self.held), dict(self.roots)
+        before = dict(self.stored), dict(self.roots)
         wanted = all([self.expect(path, name, exactly=exactly) for path in paths])
         if not wanted:
-            self.held, self.roots = before
+            self.stored, self.roots = before
         with nullcontext() if wanted else pytest.raises(RagindexError):
             corpora = [read(self.folder / path) for path in paths]
             if exactly:
@@ -106,9 +106,9 @@ class Commands(RuleBasedStateMachine):
         single = path.endswith(".md")
         there = {file: text for file, text in self.files.items() if file == path or file.startswith(f"{path}/")}
         folder = str(PurePosixPath(path).parent) if single else path
-        around = [one for one, (root, _) in self.roots.items() if root and f"{folder}/".startswith(f"{root}/")]
-        source = max(around, key=lambda one: len(self.roots[one][0]), default="")
-        inside = [one for one, (root, _) in self.roots.items() if one != source and root.startswith(f"{folder}/")]
+        around = [label for label, (root, _) in self.roots.items() if root and f"{folder}/".startswith(f"{root}/")]
+        source = max(around, key=lambda label: len(self.roots[label][0]), default="")
+        inside = [label for label, (root, _) in self.roots.items() if label != source and root.startswith(f"{folder}/")]
         if not there or (inside and not single) or (source and name not in ("", source)):
             return False
         if not source:
@@ -121,19 +121,21 @@ class Commands(RuleBasedStateMachine):
             self.roots[source] = (folder, f"{name}/" if name else "")
         root, prefix = self.roots[source]
         coming = {prefix + file.removeprefix(f"{root}/"): text for file, text in there.items()}
-        if any(self.held.get(id, ("", source))[1] != source for id in coming):
+        if any(self.stored.get(id, ("", source))[1] != source for id in coming):
             return False
         scope = prefix + f"{folder}/".removeprefix(f"{root}/")
         if exactly and not single:
-            self.held = {id: one for id, one in self.held.items() if one[1] != source or not id.startswith(scope)}
-        self.held |= {id: (text, source) for id, text in coming.items()}
+            self.stored = {
+                id: owner for id, owner in self.stored.items() if owner[1] != source or not id.startswith(scope)
+            }
+        self.stored |= {id: (text, source) for id, text in coming.items()}
         return True
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.stored)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        id = data.draw(st.sampled_from(sorted(self.held)))
-        del self.held[id]
+        id = data.draw(st.sampled_from(sorted(self.stored)))
+        del self.stored[id]
         assert self.workspace.remove([id]).removed == 1
 
     @precondition(lambda self: self.roots)
@@ -141,25 +143,25 @@ class Commands(RuleBasedStateMachine):
     def remove_source(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.roots)))
         del self.roots[name]
-        gone = [id for id, (_, source) in self.held.items() if source == name]
+        gone = [id for id, (_, source) in self.stored.items() if source == name]
         for id in gone:
-            del self.held[id]
+            del self.stored[id]
         assert self.workspace.remove_source(name).removed == len(gone)
 
     @rule(id=st.sampled_from(("index.md", "one/x.md", "note")), number=st.integers(0, 9), exactly=st.booleans())
     def program(self, id: str, number: int, exactly: bool) -> None:
         document = Document(id, "", f"a program says {number}")
-        if self.held.get(id, ("", sources.PROGRAM))[1] != sources.PROGRAM:
+        if self.stored.get(id, ("", sources.PROGRAM))[1] != sources.PROGRAM:
             with pytest.raises(WorkspaceError, match=r"is already used by .* Nothing was written"):
                 self.workspace.add([document])
             return
         if exactly:
             self.workspace.replace([document])
-            self.held = {id: one for id, one in self.held.items() if one[1] != sources.PROGRAM}
+            self.stored = {id: owner for id, owner in self.stored.items() if owner[1] != sources.PROGRAM}
         else:
             self.workspace.add([document])
         self.roots[sources.PROGRAM] = ("", "")
-        self.held[id] = (document.text, sources.PROGRAM)
+        self.stored[id] = (document.text, sources.PROGRAM)
 
     @rule()
     def reopen(self) -> None:
@@ -168,11 +170,11 @@ class Commands(RuleBasedStateMachine):
     @invariant()
     def exactly_what_was_named(self) -> None:
         owners = self.workspace.documents.sources()
-        assert {id: (text, owners[id]) for id, text in held(self.workspace).items()} == self.held
+        assert {id: (text, owners[id]) for id, text in read_texts(self.workspace).items()} == self.stored
         known = self.workspace.manifest.sources
         files = [sources.file_of(known[owner], id) for id, owner in owners.items()]
-        kept = [file for file in files if file is not None]
-        assert len(kept) == len(set(kept))  # no file stands there twice
+        named = [file for file in files if file is not None]
+        assert len(named) == len(set(named))  # no file stands there twice
 
 
 TestCommands = Commands.TestCase
@@ -207,7 +209,7 @@ def test_what_lies_in_a_remembered_folder_has_its_id_there(
     workspace.replace(read("docs"))
     write(tmp_path / "docs", {"company/coffee.md": "at ten"})
     assert workspace.add(read(written)).changed == 1
-    assert held(workspace) == {"company/coffee.md": "at ten", "top.md": "top"}
+    assert read_texts(workspace) == {"company/coffee.md": "at ten", "top.md": "top"}
     (metadata,) = [document.metadata for document in workspace.documents if document.id == "company/coffee.md"]
     assert metadata["source"] == "company/coffee.md"
     assert workspace.replace(read("docs")).unchanged == 2  # nothing tells them from files read with the folder
@@ -218,7 +220,7 @@ def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: In
     (tmp_path / "docs" / "link.md").symlink_to(tmp_path / "docs" / "of" / "b.md")
     workspace.replace(read(tmp_path / "docs"))
     assert workspace.add(read(tmp_path / "docs" / "link.md")).unchanged == 1
-    assert held(workspace) == {"a.md": "a", "of/b.md": "b", "link.md": "b"}
+    assert read_texts(workspace) == {"a.md": "a", "of/b.md": "b", "link.md": "b"}
 
 
 # ---------------------------------------------------------------- several
@@ -234,13 +236,13 @@ def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, works
         assert f"{tmp_path}/two/a" in message
         assert f"{tmp_path}/two/b" in message
         assert message.endswith(f"two/b --as b --index {tmp_path}/w")
-        assert held(workspace) == {"index.md": "of a"}
+        assert read_texts(workspace) == {"index.md": "of a"}
     workspace.add(read(tmp_path / "two" / "b"), source="b")
-    assert held(workspace) == {"index.md": "of a", "b/index.md": "of b"}
+    assert read_texts(workspace) == {"index.md": "of a", "b/index.md": "of b"}
     (tmp_path / "two" / "a" / "index.md").rename(tmp_path / "two" / "a" / "other.md")
     changed = workspace.replace(read(tmp_path / "two" / "a"))
     assert (changed.renamed, changed.new, changed.gone) == ((("index.md", "other.md"),), (), ())
-    assert held(workspace) == {"other.md": "of a", "b/index.md": "of b"}
+    assert read_texts(workspace) == {"other.md": "of a", "b/index.md": "of b"}
 
 
 @pytest.mark.parametrize("remembered", [True, False])
@@ -255,14 +257,14 @@ def test_a_clash_of_ids_stops_with_both_paths(tmp_path: Path, workspace: Index, 
         write(tmp_path, {"a/b/index.md": "of a"})
         workspace.replace(read(tmp_path / "a"))
         coming, name, after = tmp_path / "b", "b", f"ragindex index {tmp_path}/b --as b-2 --index {tmp_path}/w"
-    before, known = held(workspace), workspace.manifest.sources
+    before, known = read_texts(workspace), workspace.manifest.sources
     with pytest.raises(WorkspaceError, match=r"The id 'b/index\.md' of .*Nothing was written") as caught:
         workspace.replace(read(coming), source=name)
     message = str(caught.value)
     assert str(tmp_path / "a" / "b" / "index.md") in message
     assert str(tmp_path / "b" / "index.md") in message
     assert after in message
-    assert (held(workspace), Index.open(workspace.folder, create=True).manifest.sources) == (before, known)
+    assert (read_texts(workspace), Index.open(workspace.folder, create=True).manifest.sources) == (before, known)
 
 
 def test_folders_around_and_inside_one_another(tmp_path: Path, workspace: Index) -> None:
@@ -274,7 +276,7 @@ def test_folders_around_and_inside_one_another(tmp_path: Path, workspace: Index)
     workspace.add(read(tmp_path / "docs"))
     with pytest.raises(UsageError, match=r"docs is already the source 'docs'. Leave out --as"):
         workspace.add(read(tmp_path / "docs" / "company"), source="company")
-    assert held(workspace) == {"company/coffee.md": "coffee", "top.md": "top"}
+    assert read_texts(workspace) == {"company/coffee.md": "coffee", "top.md": "top"}
 
 
 def test_a_folder_that_was_moved_keeps_its_ids(tmp_path: Path, workspace: Index) -> None:
@@ -319,20 +321,20 @@ def test_a_name_is_one(tmp_path: Path, workspace: Index, name: str) -> None:
     workspace.add(read(tmp_path / "a"))
     with pytest.raises((UsageError, WorkspaceError)):
         workspace.add(read(tmp_path / "b"), source=name)
-    assert held(workspace) == {"x.md": "x"}
+    assert read_texts(workspace) == {"x.md": "x"}
 
 
 def test_several_corpora_at_once_are_all_added_or_none(tmp_path: Path, workspace: Index) -> None:
     write(tmp_path, {"a/s/x.md": "x", "a/y.md": "y", "b/x.md": "other"})
-    whole, part, file, other = (read(tmp_path / path) for path in ("a", "a/s", "a/s/x.md", "b"))
+    folder, part, file, other = (read(tmp_path / path) for path in ("a", "a/s", "a/s/x.md", "b"))
     with pytest.raises(WorkspaceError, match="--as b"):
-        workspace.add([whole, other])
-    assert (held(workspace), workspace.manifest.sources) == ({}, {})
-    assert workspace.add([whole, part, file]).added == 2
+        workspace.add([folder, other])
+    assert (read_texts(workspace), workspace.manifest.sources) == ({}, {})
+    assert workspace.add([folder, part, file]).added == 2
     (only,) = file.documents
     with pytest.raises(DataError, match="twice, with different texts"):
-        workspace.add([whole, replace(file, documents=(replace(only, text="changed"),))])
-    assert held(workspace) == {"s/x.md": "x", "y.md": "y"}
+        workspace.add([folder, replace(file, documents=(replace(only, text="changed"),))])
+    assert read_texts(workspace) == {"s/x.md": "x", "y.md": "y"}
 
 
 # ---------------------------------------------------------------- data sets, made corpora, programs
@@ -353,7 +355,7 @@ def test_a_data_set_is_a_source_by_its_file(tmp_path: Path) -> None:
     workspace.add(read(tmp_path / "more.jsonl"), source="more")
     write(tmp_path / "set", {"corpus.jsonl": lines("2")})
     assert workspace.replace(read(tmp_path / "set")).gone == ("1",)
-    assert sorted(held(workspace)) == ["2", "more/2", "more/3"]
+    assert sorted(read_texts(workspace)) == ["2", "more/2", "more/3"]
 
 
 def test_a_world_is_a_source_however_it_is_written(workspace: Index) -> None:
@@ -364,19 +366,19 @@ def test_a_world_is_a_source_however_it_is_written(workspace: Index) -> None:
     assert [source["root"] for source in workspace.sources()] == ["world:50:0"]
 
 
-def made(ids: Iterable[str]) -> list[Document]:
+def make_documents(ids: Iterable[str]) -> list[Document]:
     return [Document(id, "", f"made {id}") for id in ids]
 
 
 def test_programs_keep_to_their_own_names(workspace: Index) -> None:
-    workspace.replace(made("ab"), source="first")
-    workspace.replace(made("cd"), source="second")
-    assert workspace.replace(made("b"), source="first").gone == ("a",)
-    assert sorted(held(workspace)) == ["b", "c", "d"]
+    workspace.replace(make_documents("ab"), source="first")
+    workspace.replace(make_documents("cd"), source="second")
+    assert workspace.replace(make_documents("b"), source="first").gone == ("a",)
+    assert sorted(read_texts(workspace)) == ["b", "c", "d"]
     with pytest.raises(
         WorkspaceError, match="The id 'c' of .* added as 'first' is already used by .* added as 'second'"
     ):
-        workspace.add(made("c"), source="first")
+        workspace.add(make_documents("c"), source="first")
 
 
 # ---------------------------------------------------------------- the format
@@ -384,10 +386,10 @@ def test_programs_keep_to_their_own_names(workspace: Index) -> None:
 
 @pytest.mark.parametrize("verb", ["add", "replace"])
 def test_a_source_whose_first_document_is_refused_is_not_remembered(verb: str, workspace: Index) -> None:
-    workspace.add(made(["kept"]))
+    workspace.add(make_documents(["kept"]))
     before = workspace.sources()
     with pytest.raises(DataError, match="metadata that JSON can hold"):
         getattr(workspace, verb)([Document("bad", "", "text", {"at": object()})], source="other")
-    assert (workspace.sources(), held(workspace).keys()) == (before, {"kept"})
-    getattr(workspace, verb)(made(["good"]), source="other")
+    assert (workspace.sources(), read_texts(workspace).keys()) == (before, {"kept"})
+    getattr(workspace, verb)(make_documents(["good"]), source="other")
     assert [source["name"] for source in workspace.sources()] == [before[0]["name"], "other"]

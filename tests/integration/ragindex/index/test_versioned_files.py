@@ -4,7 +4,8 @@ import errno
 import gc
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ B = spelt("B", "xyz|meets|aabc")
 C = spelt("C", "uvw|is|xyz")
 
 
-def made(tmp_path: Path, *documents: Document) -> Index:
+def build(tmp_path: Path, *documents: Document) -> Index:
     workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", (A, B, C)))
     workspace.add(documents)
@@ -36,7 +37,7 @@ def made(tmp_path: Path, *documents: Document) -> Index:
     return workspace
 
 
-def kept(tmp_path: Path) -> list[str]:
+def list_versions(tmp_path: Path) -> list[str]:
     (folder,) = (tmp_path / "w" / "parts").glob("phrase_graph-*")
     return sorted(path.name for path in folder.iterdir())
 
@@ -45,18 +46,18 @@ def test_compared_vectors_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.Monk
     seen: list[tuple[list[str], object]] = []
 
     def compared(vectors: np.ndarray, *given: float) -> SimilarPairs:
-        seen.append((kept(tmp_path), type(vectors.base)))
+        seen.append((list_versions(tmp_path), type(vectors.base)))
         return near_pairs(vectors, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(phrase_graph, "near_pairs", compared)
-    workspace = made(tmp_path, A, B)
+    workspace = build(tmp_path, A, B)
     assert seen == [(["scratch"], np.memmap)]
-    (name,) = kept(tmp_path)
+    (name,) = list_versions(tmp_path)
     assert name != "scratch"
     workspace.add([C])
     workspace.build()
     assert seen[1:] == [(sorted([name, "scratch"]), np.memmap)]
-    (now,) = kept(tmp_path)  # nobody reads the one of before
+    (now,) = list_versions(tmp_path)  # nobody reads the one of before
     assert now not in (name, "scratch")
 
 
@@ -72,29 +73,29 @@ def test_leftovers_of_a_dead_sync_are_removed(tmp_path: Path, monkeypatch: pytes
     with monkeypatch.context() as patch, pytest.raises(Death):
         patch.setattr(versioned_files.shutil, "rmtree", lambda *given, **how: None)  # a dead process tidies nothing
         patch.setattr(phrase_graph, "near_pairs", die)
-        made(tmp_path, A, B)
+        build(tmp_path, A, B)
     gc.collect()  # what died here holds its lease no more
-    assert kept(tmp_path) == ["scratch"]
+    assert list_versions(tmp_path) == ["scratch"]
     (folder,) = (tmp_path / "w" / "parts").glob("phrase_graph-*")
     (folder / "scratch").rename(folder / "partial-1")  # as one that was killed while it wrote leaves it
     (folder / "scratch").mkdir()
     (folder / "scratch" / "numbers.npy").write_bytes(b"cut short")
     workspace = Index.open(tmp_path / "w", encoder=Letters(), create=True)
     workspace.build(PhraseGraph())
-    (name,) = kept(tmp_path)
+    (name,) = list_versions(tmp_path)
     assert name not in ("scratch", "partial-1")
     assert workspace.open_part(PhraseGraph()).graph.phrases.to_pylist() == ["aabc", "abc", "xyz"]
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot take room on the disk ahead")
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot reserve space on the disk")
 def test_full_disk_is_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(StoreError, match="The phrase graph could not be written to .*: No space left on device"):
-        made(tmp_path, A)
-    assert kept(tmp_path) == []
+        build(tmp_path, A)
+    assert list_versions(tmp_path) == []
 
 
 @pytest.mark.parametrize(("rows", "columns", "block"), [(7, 3, 2), (7, 3, 100), (0, 3, 2), (5, 1, 1)])
@@ -125,8 +126,8 @@ INTEGERS = {
 }
 FLOATS = {"phrases": ("weights", "degrees", "phrase_degrees", "synonyms.cosines")}
 CRAFTED = [
-    *((part, name, change) for part, names in INTEGERS.items() for name in names for change in CHANGES),
-    *((part, name, how) for part, names in FLOATS.items() for name in names for how in ("short", "flat", "texts")),
+    *((part, name, tuple(CHANGES)) for part, names in INTEGERS.items() for name in names),
+    *((part, name, ("short", "flat", "texts")) for part, names in FLOATS.items() for name in names),
 ]
 
 
@@ -135,30 +136,36 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Ca
     """Folders of graphs, and how each is opened."""
     folder = tmp_path_factory.mktemp("graphs")
     name = sparse_graph.save_graph(sparse_graph.sparse_graph(TRIPLES), folder)
-    made(folder, A, B).close()
+    build(folder, A, B).close()
     (phrases,) = (folder / "w" / "parts").glob("phrase_graph-*/*")
     return {"triples": (folder / name, sparse_graph.load_graph), "phrases": (phrases, phrase_graph._read)}
 
 
-@pytest.mark.parametrize(("part", "name", "change"), CRAFTED)
+@pytest.mark.parametrize(("part", "name", "changes"), CRAFTED)
 def test_crafted_array_is_damage(
-    part: str, name: str, change: str, graphs: dict[str, tuple[Path, Callable[[Path], object]]], tmp_path: Path
+    part: str,
+    name: str,
+    changes: Sequence[str],
+    graphs: dict[str, tuple[Path, Callable[[Path], object]]],
+    tmp_path: Path,
 ) -> None:
     """Its hashes are right, and its numbers name places that there are not."""
     folder, load = graphs[part]
 
-    def write(partial: Path) -> None:
+    def write(change: str, unfinished: Path) -> None:
         for path in folder.iterdir():
             if path.name != durable_files.HASHES_FILE:
-                shutil.copy(path, partial)
-        path = partial / f"{name}.npy"
+                shutil.copy(path, unfinished)
+        path = unfinished / f"{name}.npy"
         numbers = CHANGES[change](np.load(path))
         path.unlink()
         versioned_files.write_numbers(path, numbers)
 
     assert np.load(folder / f"{name}.npy").size
-    place = tmp_path / "w" / "parts" / "x"
-    crafted = place / versioned_files.save_version("graph", place, write)
     load(folder)
-    with pytest.raises(DamagedError, match=r"cannot be read \(.*must"):
-        load(crafted)
+    for change in changes:
+        place = tmp_path / "w" / "parts" / change
+        crafted = place / versioned_files.save_version("graph", place, partial(write, change))
+        with pytest.raises(DamagedError, match=r"cannot be read \(.*must") as refused:
+            load(crafted)
+        assert change in str(refused.value), "another file than the crafted one"

@@ -47,15 +47,17 @@ async def test_it_finds_what_the_method_finds(library: Path, opened: ragindex.In
     expected = [(hit.id, hit.text, hit.score) for hit in hits]
     many = retriever.batch([QUESTION, "Who ground corn?"])
     for documents in (retriever.invoke(QUESTION), await retriever.ainvoke(QUESTION), many[0]):
-        found = [(document.id, document.page_content, document.metadata["ragindex"]["score"]) for document in documents]
-        assert found == expected
+        scored = [
+            (document.id, document.page_content, document.metadata["ragindex"]["score"]) for document in documents
+        ]
+        assert scored == expected
     assert sources(many[1])[0] == "mill"
 
 
 def test_the_metadata_is_that_of_the_document_and_a_citation(opened: ragindex.IndexRetriever) -> None:
     retriever = LangChainRetriever(retriever=opened, k=4)
-    found = {document.metadata["source"]: document for document in retriever.invoke(QUESTION)}
-    light, pier = found["light"], found["pier"]
+    by_source = {document.metadata["source"]: document for document in retriever.invoke(QUESTION)}
+    light, pier = by_source["light"], by_source["pier"]
     score = light.metadata["ragindex"]["score"]
     text = "The lighthouse was built of slate in 1931."
     assert (light.id, light.page_content) == ("light#0", text)
@@ -118,8 +120,8 @@ def test_it_works_in_a_chain_with_callbacks(opened: ragindex.IndexRetriever) -> 
     events = _Events()
     retriever = LangChainRetriever(retriever=opened, k=1)
     chain = {"context": retriever | sources, "question": RunnablePassthrough()}
-    said = (RunnablePassthrough() | chain).invoke(QUESTION, {"callbacks": [events]})
-    assert said == {"context": ["light"], "question": QUESTION}
+    output = (RunnablePassthrough() | chain).invoke(QUESTION, {"callbacks": [events]})
+    assert output == {"context": ["light"], "question": QUESTION}
     assert events.names == [f"start {QUESTION}", "end 1"]
 
 

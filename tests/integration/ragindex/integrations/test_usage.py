@@ -19,11 +19,11 @@ def test_the_lines_run(framework: str, library: Path, opened: ragindex.IndexRetr
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(lines.replace("your question", QUESTION), framework, "exec"), {})
-    found = printed.getvalue().splitlines()
+    output = printed.getvalue().splitlines()
     hits = opened.search(QUESTION)
-    assert [line.endswith(hit.text) for line, hit in zip(found, hits, strict=True)] == [True] * 4
+    assert [line.endswith(hit.text) for line, hit in zip(output, hits, strict=True)] == [True] * 4
     if framework != "langchain":  # where the metadata of a document may have another score
-        assert [float(line.partition(" ")[0]) for line in found] == [hit.score for hit in hits]
+        assert [float(line.partition(" ")[0]) for line in output] == [hit.score for hit in hits]
 
 
 def test_the_lines_name_the_package_of_the_framework(library: Path) -> None:

@@ -26,8 +26,8 @@ for adapter, (module, _) in {PACKAGES}.items():
 
 def test_nothing_imports_frameworks_and_adapters_say_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    imported, *said = done.stdout.strip().splitlines()
+    imported, *lines = done.stdout.strip().splitlines()
     assert imported == "[]"
-    for (adapter, (_, package)), line in zip(PACKAGES.items(), said, strict=True):
+    for (adapter, (_, package)), line in zip(PACKAGES.items(), lines, strict=True):
         assert line.startswith(f"ragindex.integrations.{adapter} needs the package ")
         assert line.endswith(f"Run: pip install {package}")

@@ -69,7 +69,7 @@ def test_the_last_passage_is_cut_after_a_sentence() -> None:
         "The lighthouse of Lindau was built in 1856.",
     ]
     assert seen.tokens == 24
-    assert build_context(HITS, (), 23).passages == build_context(HITS[:1], (), 23).passages  # no room for a sentence
+    assert build_context(HITS, (), 23).passages == build_context(HITS[:1], (), 23).passages  # a sentence does not fit
 
 
 def test_the_first_passage_is_cut_after_a_word() -> None:
@@ -85,9 +85,9 @@ def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
     context = build_context([hit("a", first), hit("b", second)], (), 1_000)
     ends = {"", "Mr. Low met Dr. High at 3.5 km.", "Mr. Low met Dr. High at 3.5 km. They spoke.", second}
     ends.add("Mr. Low met Dr. High at 3.5 km. They spoke. 東京は首都である。")
-    seen = [build_context([hit("a", first), hit("b", second)], (), room) for room in range(12, context.tokens + 1)]
-    assert {one.passages[1].text if len(one.passages) > 1 else "" for one in seen} == ends
-    assert all(one.passages[0].text == first for one in seen)
+    seen = [build_context([hit("a", first), hit("b", second)], (), budget) for budget in range(12, context.tokens + 1)]
+    assert {passage.passages[1].text if len(passage.passages) > 1 else "" for passage in seen} == ends
+    assert all(passage.passages[0].text == first for passage in seen)
 
 
 def test_notes_are_paid_for_with_passages() -> None:
@@ -114,19 +114,19 @@ def test_a_budget_is_at_least_one_token() -> None:
 
 def _is_packed(hits: list[Hit], notes: list[str], budget: int, model: str) -> None:
     seen = build_context(hits, notes, budget, model)
-    blocks = [*notes, *(f"[{number}] {one.title}\n{one.text}" for number, one in enumerate(hits, 1))]
-    kept = [*seen.notes, *(f"[{passage.number}] {passage.title}\n{passage.text}" for passage in seen.passages)]
-    taken, whole = (
-        sum(tokens.count_text_tokens(f"{text}\n\n", model).tokens for text in texts) for texts in (kept, blocks)
+    blocks = [*notes, *(f"[{number}] {ranked.title}\n{ranked.text}" for number, ranked in enumerate(hits, 1))]
+    packed = [*seen.notes, *(f"[{passage.number}] {passage.title}\n{passage.text}" for passage in seen.passages)]
+    taken, total = (
+        sum(tokens.count_text_tokens(f"{text}\n\n", model).tokens for text in texts) for texts in (packed, blocks)
     )
     assert taken == seen.tokens <= budget
-    assert [passage.hit_id for passage in seen.passages] == [one.id for one in hits[: len(seen.passages)]]
+    assert [passage.hit_id for passage in seen.passages] == [ranked.id for ranked in hits[: len(seen.passages)]]
     shown = [*seen.notes, *(passage.text for passage in seen.passages)]
-    given = [*notes[: len(seen.notes)], *(one.text for one in hits[: len(seen.passages)])]
+    given = [*notes[: len(seen.notes)], *(ranked.text for ranked in hits[: len(seen.passages)])]
     cut = [number for number, (text, start) in enumerate(zip(given, shown, strict=True)) if text != start]
     assert all(text.startswith(start) for text, start in zip(given, shown, strict=True))
     assert set(cut) <= {len(seen.notes) - 1, len(shown) - 1}  # the last of the notes, the last of the passages
-    assert kept == blocks or whole > budget
+    assert packed == blocks or total > budget
 
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from(" \n.東a"), max_size=80)
@@ -185,8 +185,8 @@ def test_without_passages_the_instruction_alone_is_left() -> None:
 def test_each_style_says_how_long_an_answer_is() -> None:
     given = answer_inputs("?", build_context(HITS))
     message = {name: render_messages(task, given)[0].content for name, task in answer_question.READER_TASKS.items()}
-    said = {name: "at most six words" in text for name, text in message.items()}
-    assert said == {"short": False, "six-words": True, "fewest-words": False}
+    limits = {name: "at most six words" in text for name, text in message.items()}
+    assert limits == {"short": False, "six-words": True, "fewest-words": False}
     assert all("each step that leads to it" in text and "A note may be a guess" in text for text in message.values())
 
 
@@ -216,10 +216,10 @@ def test_rules_answer_from_the_passages(question: str, answer: CitedAnswer) -> N
 
 
 def test_rules_read_notes_too() -> None:
-    found = answer_from_retrieval(
+    answer = answer_from_retrieval(
         OfflineRules(), "When was the ferry built?", Retrieval((), notes=("The ferry was built in 1902.",))
     )
-    assert found == CitedAnswer("1902", True, {}, 8)
+    assert answer == CitedAnswer("1902", True, {}, 8)
     assert answer_from_retrieval(OfflineRules(), "When was the ferry built?", Retrieval(())) == CitedAnswer(
         "", False, {}, 0
     )
@@ -228,15 +228,15 @@ def test_rules_read_notes_too() -> None:
 # ---------------------------------------------------------------- answers by a model
 
 
-def asked(server: OpenAIServer, said: Any, **given: Any) -> tuple[CitedAnswer, ledger.Tally]:
-    server.write = lambda body: said if isinstance(said, str) else json.dumps(said)
+def answer_with(server: OpenAIServer, reply: Any, **given: Any) -> tuple[CitedAnswer, ledger.Tally]:
+    server.write = lambda body: reply if isinstance(reply, str) else json.dumps(reply)
     plugin = OpenAICompatibleChat(model="small", base_url=server.url)
     with ledger.record_calls() as tally:
         return answer_from_retrieval(plugin.open(LLMSettings(clock=QUICK)), "Who?", Retrieval(HITS), **given), tally
 
 
 def test_what_a_model_says(server: OpenAIServer) -> None:
-    answer, tally = asked(server, {"answer": " Ada Miller ", "passages": [3, 2, 3], "found": True}, model="small")
+    answer, tally = answer_with(server, {"answer": " Ada Miller ", "passages": [3, 2, 3], "found": True}, model="small")
     assert answer == CitedAnswer("Ada Miller", True, {2: "lindau", 3: "notes"}, 46)
     assert tally.stages == {"answer": Counter(strict=1)}
     (request,) = server.requests
@@ -249,18 +249,18 @@ def test_what_a_model_says(server: OpenAIServer) -> None:
 
 
 def test_a_guess_is_told_apart(server: OpenAIServer) -> None:
-    answer, _ = asked(server, {"answer": "Kurt", "passages": [], "found": False})
+    answer, _ = answer_with(server, {"answer": "Kurt", "passages": [], "found": False})
     assert answer == CitedAnswer("Kurt", False, {}, 46)
 
 
 def test_passages_that_are_not_there_are_dropped_and_counted(server: OpenAIServer) -> None:
-    answer, tally = asked(server, {"answer": "Ada", "passages": [0, 3, 9], "found": True}, tokens=1000)
+    answer, tally = answer_with(server, {"answer": "Ada", "passages": [0, 3, 9], "found": True}, tokens=1000)
     assert answer.passages == {3: "notes"}
     assert tally.stages == {"answer": Counter({"strict": 1, "unknown passage": 2})}
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("reply", "answer"),
     [
         ('```json\n{"answer": "Ada", "passages": [3], "found": true}\n```', CitedAnswer("Ada", True, {3: "notes"}, 46)),
         ({"answer": 1856, "passages": ["2"]}, CitedAnswer("1856", True, {2: "lindau"}, 46)),
@@ -268,11 +268,11 @@ def test_passages_that_are_not_there_are_dropped_and_counted(server: OpenAIServe
     ],
 )
 def test_answers_that_are_nearly_right(
-    server: OpenAIServer, said: str | Mapping[str, Any], answer: CitedAnswer
+    server: OpenAIServer, reply: str | Mapping[str, Any], answer: CitedAnswer
 ) -> None:
-    assert asked(server, said)[0] == answer
+    assert answer_with(server, reply)[0] == answer
 
 
 def test_nothing_is_found_in_nothing() -> None:
-    said = AnswerOutput(answer="Paris", passages=[1], found=True)
-    assert answer_question.resolve_citations(said, AnswerContext()) == CitedAnswer("Paris", False, {}, 0)
+    output = AnswerOutput(answer="Paris", passages=[1], found=True)
+    assert answer_question.resolve_citations(output, AnswerContext()) == CitedAnswer("Paris", False, {}, 0)

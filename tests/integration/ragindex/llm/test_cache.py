@@ -68,12 +68,12 @@ PARAMETERS: list[dict[str, Any]] = [
 def test_key_holds_every_parameter_but_speed_patience_and_room(server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     for _ in range(2):
-        for asked, given in enumerate([{}, *PARAMETERS], start=1):
+        for number, given in enumerate([{}, *PARAMETERS], start=1):
             opened(server, path, **given).run(ECHO, TEXT)
-            assert len(server.requests) >= asked
+            assert len(server.requests) >= number
     opened(server, path, concurrency=1, timeout=3, retries=0, requests_per_minute=60).run(ECHO, TEXT)
-    for room in ({"max_tokens": 50}, {"reasoning_tokens": 10}):
-        opened(server, path, **room).run(ECHO, TEXT)
+    for limits in ({"max_tokens": 50}, {"reasoning_tokens": 10}):
+        opened(server, path, **limits).run(ECHO, TEXT)
     assert len(server.requests) == len(PARAMETERS) + 1
 
 
@@ -311,7 +311,7 @@ def test_lines_that_are_no_calls(tmp_path: Path) -> None:
     cache.put(key(1), ORIGIN, ANSWER)
     export_calls(cache, path)
     good = json.loads(path.read_text())
-    for bad, told in [
+    for bad, place in [
         ({"key": "x"}, "at key"),
         ({"seconds": "1"}, "at seconds"),
         ({"more": 1}, "at more"),
@@ -319,8 +319,8 @@ def test_lines_that_are_no_calls(tmp_path: Path) -> None:
     ]:
         line = "{" if bad is None else json.dumps({**good, **bad})
         path.write_text(f"{json.dumps({**good, 'key': key(2)})}\n{line}\n")
-        other = SQLiteCache(tmp_path / f"{told}.sqlite")
-        with pytest.raises(DataError, match=f"line 2: expected a call in the format of an export; found .*{told}"):
+        other = SQLiteCache(tmp_path / f"{place}.sqlite")
+        with pytest.raises(DataError, match=f"line 2: expected a call in the format of an export; found .*{place}"):
             import_calls(other, path)
         assert other.get(key(2)) == ANSWER
     with pytest.raises(DataError, match="No such file"):
@@ -331,8 +331,8 @@ def test_lines_that_are_no_calls(tmp_path: Path) -> None:
 
 def test_half_a_surrogate_pair_spoils_no_answer(server: OpenAIServer, tmp_path: Path) -> None:
     """UTF-8 cannot hold it; an answer cut within an emoji has one. What was paid is kept, and so are those after it."""
-    path, said = tmp_path / "calls.sqlite", ["a \ud83d", "a \ude00"]
-    server.faults.extend([chat(content=f'{{"text": "{said[0]}"}}'), chat(content=json.dumps({"text": said[1]}))])
+    path, halves = tmp_path / "calls.sqlite", ["a \ud83d", "a \ude00"]
+    server.faults.extend([chat(content=f'{{"text": "{halves[0]}"}}'), chat(content=json.dumps({"text": halves[1]}))])
     language = opened(server, path)
     answers = [language.map(ECHO, [{"text": f"input {number}"}])[0] for number in range(3)]
     assert answers == [Echo(text="a ?"), Echo(text="a ?"), Echo(text="input 2")]

@@ -51,13 +51,13 @@ def test_spellings_of_this_machine_are_equal(host: str, server: OpenAIServer, tm
     assert (len(server.requests), tally.calls, tally.replayed) == (2, 2, 2)
 
 
-@pytest.mark.parametrize("room", [{"reasoning_tokens": 1000}, {"max_tokens": 2}, {"max_tokens": 99}])
+@pytest.mark.parametrize("limits", [{"reasoning_tokens": 1000}, {"max_tokens": 2}, {"max_tokens": 99}])
 def test_complete_answers_are_found_with_other_token_limits(
-    room: dict[str, int], server: OpenAIServer, tmp_path: Path
+    limits: dict[str, int], server: OpenAIServer, tmp_path: Path
 ) -> None:
     """With a smaller limit too: the answer is whole, and paid for."""
     opened(server, tmp_path / "calls.sqlite").run(ECHO, TEXT)
-    assert opened(server, tmp_path / "calls.sqlite", **room).run(ECHO, TEXT) == Echo(text="one two")
+    assert opened(server, tmp_path / "calls.sqlite", **limits).run(ECHO, TEXT) == Echo(text="one two")
     assert len(server.requests) == 1
 
 
@@ -162,17 +162,17 @@ def test_answers_under_other_settings_are_known_and_kept_on_demand(
     path = tmp_path / "calls.sqlite"
     opened(server, path).run(ECHO, TEXT)
     given = given(server) if callable(given) else given
-    found = opened(server, path, **given).find_paid_before(ECHO, TEXT)
-    assert found is not None
-    answer, before = found
+    paid_before = opened(server, path, **given).find_paid_before(ECHO, TEXT)
+    assert paid_before is not None
+    answer, before = paid_before
     assert answer == Echo(text="one two")
     port = server.url.rpartition(":")[2].partition("/")[0]
     assert (before.change, before.reusable) == (change.replace("PORT", port), True)
     assert before.money == pytest.approx(9 * 1e-3 + 3 * 3e-3)
     assert opened(server, path, **given).find_answer(ECHO, TEXT) is None
-    kept = reusing(server, path, **given)
+    reuser = reusing(server, path, **given)
     with ledger.record_calls() as tally:
-        assert kept.find_answer(ECHO, TEXT) == kept.run(ECHO, TEXT) == Echo(text="one two")
+        assert reuser.find_answer(ECHO, TEXT) == reuser.run(ECHO, TEXT) == Echo(text="one two")
     assert (len(server.requests), tally.calls, tally.replayed) == (1, 1, 1)
     assert opened(server, path).find_paid_before(ECHO, {"text": "another"}) is None
 
@@ -218,8 +218,8 @@ def test_cut_and_refused_answers_are_not_kept(server: OpenAIServer, tmp_path: Pa
     for text in ("one", "two"):
         with pytest.raises(LLMError):
             model.run(ECHO, {"text": text})
-    kept = reusing(server, path, temperature=0.2)
-    assert [kept.run(ECHO, {"text": text}).text for text in ("one", "two")] == ["one", "two"]
+    reuser = reusing(server, path, temperature=0.2)
+    assert [reuser.run(ECHO, {"text": text}).text for text in ("one", "two")] == ["one", "two"]
     assert len(server.requests) == 5
 
 

@@ -1,4 +1,4 @@
-"""One input after another, of a server that misbehaves: what is asked, what comes of it, what is told."""
+"""One input after another, of a server that misbehaves: requests, results, messages."""
 
 import json
 from collections import Counter
@@ -179,9 +179,9 @@ def test_stepping_down_is_remembered(
     assert ("max_completion_tokens" in last) == ("max_tokens" in refuses)
     assert tally.calls == 1
     assert tally.stages == {"echo": Counter(strict=1)}
-    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert told.startswith(f"openai:small at {server.url} is asked by ")
-    assert all(name in told for name in refuses & {"seed", "temperature", "max_tokens"})
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(f"openai:small at {server.url} is asked by ")
+    assert all(name in warning for name in refuses & {"seed", "temperature", "max_tokens"})
 
 
 def test_the_schema_is_told_where_it_cannot_be_enforced(server: OpenAIServer) -> None:
@@ -381,23 +381,23 @@ def test_twenty_in_a_row_without_an_answer_stop_everything(server: OpenAIServer)
 def test_bad_inputs_end_no_run(server: OpenAIServer, tmp_path: Path) -> None:
     bad = {3: status(400, "too many tokens"), 8: chat(content="nothing"), 9: chat(refusal="no"), 15: status(500)}
     server.choose = lambda received, earlier: bad.get(int(received.body["messages"][1]["content"].split()[1]))
-    path, whole = tmp_path / "calls.sqlite", [Echo(**each) for each in texts(20)]
+    path, expected = tmp_path / "calls.sqlite", [Echo(**each) for each in texts(20)]
     answers = opened(server, path, retries=1).map(ECHO, texts(20))
     kinds = {at: answer.kind for at, answer in enumerate(answers) if isinstance(answer, Failure)}
     assert kinds == {3: "rejected", 8: "malformed", 9: "refusal", 15: "unreachable"}
     assert [answer for at, answer in enumerate(answers) if at not in bad] == [
-        answer for at, answer in enumerate(whole) if at not in bad
+        answer for at, answer in enumerate(expected) if at not in bad
     ]
     bad.clear()
-    asked = len(server.requests)
+    request_count = len(server.requests)
     (aside,) = (
-        at for at, answer in enumerate(opened(server, path).map(ECHO, texts(20), again=True)) if answer != whole[at]
+        at for at, answer in enumerate(opened(server, path).map(ECHO, texts(20), again=True)) if answer != expected[at]
     )
     assert aside == 8  # it has two charged answers, the refusal has one
-    assert len(server.requests) == asked + 3
+    assert len(server.requests) == request_count + 3
     with retrying_failed():
-        assert opened(server, path).map(ECHO, texts(20), again=True) == whole
-    assert len(server.requests) == asked + 4
+        assert opened(server, path).map(ECHO, texts(20), again=True) == expected
+    assert len(server.requests) == request_count + 4
 
 
 def test_no_server(server: OpenAIServer) -> None:
@@ -480,15 +480,17 @@ def test_a_cut_answer_gets_twice_the_room(server: OpenAIServer) -> None:
 @pytest.mark.parametrize("finish", ["length", "MAX_TOKENS", "max_output_tokens"])
 def test_half_a_list_is_never_a_whole_one(server: OpenAIServer, finish: str) -> None:
     half = '{"entities": ["Sarn"], "triples": [["Sarn", "ends in", "Grey Sea"], ["Sarn", "spans'
-    whole = json.dumps({"entities": ["Sarn"], "triples": [["Sarn", "ends in", "Grey Sea"], ["Sarn", "is", "a river"]]})
-    server.write = lambda body: whole
+    complete = json.dumps(
+        {"entities": ["Sarn"], "triples": [["Sarn", "ends in", "Grey Sea"], ["Sarn", "is", "a river"]]}
+    )
+    server.write = lambda body: complete
     inputs = {"title": "Sarn", "text": "The Sarn ends in the Grey Sea.", "numbers_as_entities": False}
     server.faults.append(chat(content=half, finish_reason=finish))
-    server.faults.append(chat(content=half))  # asked with more room, and cut again by a server that says `stop`
+    server.faults.append(chat(content=half))  # asked with a higher limit, and cut again by a server that says `stop`
     with pytest.raises(LLMError, match="extract: small gave no usable answer: it ends within a list") as caught:
         opened(server).run(EXTRACT, inputs)
     assert caught.value.kind == "truncated"
-    assert opened(server).run(EXTRACT, inputs).triples == json.loads(whole)["triples"]
+    assert opened(server).run(EXTRACT, inputs).triples == json.loads(complete)["triples"]
 
 
 def test_an_answer_that_fills_its_room_is_cut_whatever_the_server_says(server: OpenAIServer) -> None:
@@ -518,7 +520,7 @@ def test_a_reasoning_model(server: OpenAIServer, caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("thoughts", "room"),
+    ("thoughts", "limit"),
     [
         (chat(content="", finish_reason="length"), 200 + 4096),
         (chat(content="<think>Let me see", finish_reason="length"), 200 + 4096),
@@ -526,11 +528,11 @@ def test_a_reasoning_model(server: OpenAIServer, caplog: pytest.LogCaptureFixtur
     ],
 )
 def test_more_room_where_thoughts_took_all_of_it(
-    server: OpenAIServer, thoughts: openai_server.Fault, room: int
+    server: OpenAIServer, thoughts: openai_server.Fault, limit: int
 ) -> None:
     server.faults.append(thoughts)
     assert run(server)[0] == Echo(text="one two")
-    assert [body["max_tokens"] for body in bodies(server)] == [100, room]
+    assert [body["max_tokens"] for body in bodies(server)] == [100, limit]
 
 
 def test_thoughts_beside_the_answer_and_before_it(server: OpenAIServer) -> None:
@@ -604,13 +606,16 @@ def test_a_tuple_has_its_length_and_a_list_has_none() -> None:
 
 
 def test_a_server_that_ignores_schemas_is_told_them(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
-    def told(body: Mapping[str, Any]) -> bool:
+    def has_schema(body: Mapping[str, Any]) -> bool:
         return "fits this JSON schema" in body["messages"][-1]["content"]
 
-    server.write = lambda body: '{"text": "x"}' if told(body) else '{"reply": "x"}'
+    server.write = lambda body: '{"text": "x"}' if has_schema(body) else '{"reply": "x"}'
     answers = [run(server)[0] for _ in range(5)]
     assert answers == [Echo(text="x")] * 5
-    assert [told(body) for body in bodies(server)] == [False, True] * 3 + [True, True]  # three repeats, and no more
+    assert [has_schema(body) for body in bodies(server)] == [False, True] * 3 + [
+        True,
+        True,
+    ]  # three repeats, and no more
     assert [record.getMessage() for record in caplog.records] == [
         f"openai:small at {server.url} accepts JSON schemas and ignores them: the prompt has them from now on"
     ]
@@ -625,8 +630,8 @@ def in_the_words_of(choice: Mapping[str, Any], message: Mapping[str, Any], **bod
     def spoil(answer: openai_server.Answer) -> openai_server.Answer:
         assert isinstance(answer.body, Mapping)
         (right,) = answer.body["choices"]
-        said = {**right, **choice, "message": {**right["message"], **message}}
-        return openai_server.Answer(200, {**answer.body, "choices": [said], **body})
+        reply = {**right, **choice, "message": {**right["message"], **message}}
+        return openai_server.Answer(200, {**answer.body, "choices": [reply], **body})
 
     return spoil
 

@@ -94,7 +94,7 @@ def test_failures_that_are_asked_again_are_paid_once_more_by_all(server: OpenAIS
 
     server.choose = Meeting(threading.Event())
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(retry, one) for one in (first, second)]
+        jobs = [pool.submit(retry, llm) for llm in (first, second)]
     assert [job.result() for job in jobs] == [[Echo(text="one")] * 4] * 2
     assert len(server.requests) == 3  # the question, its correction, and the question again
 
@@ -151,10 +151,10 @@ def test_answer_holds_its_slot_until_it_is_stored(server: OpenAIServer, tmp_path
 def test_a_cache_that_is_forgotten_drops_nobodys_claim(how: str, tmp_path: Path) -> None:
     path = tmp_path / "w" / "calls.sqlite"
     path.parent.mkdir()
-    kept, other = SQLiteCache(path), SQLiteCache(seen_as(how, path))
+    cache, other = SQLiteCache(path), SQLiteCache(seen_as(how, path))
     with other.claimed(key(3)):
         pass
-    with kept.claimed(key(1)):
+    with cache.claimed(key(1)):
         assert kept_out(path, 1)
         with other.claimed(key(2)):
             assert kept_out(path, 2)

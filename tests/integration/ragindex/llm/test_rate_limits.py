@@ -1,4 +1,4 @@
-"""Waiting: for room in a minute, for servers that ask for it, for those that failed; and money set aside."""
+"""Waiting: for the limit of a minute, for servers that ask for it, for those that failed; and money set aside."""
 
 import contextlib
 import threading
@@ -294,20 +294,20 @@ def test_what_passes(problem: RequestProblem, passes: bool) -> None:
 
 
 def test_retrying_ends() -> None:
-    asked, waited = [], []
+    calls, waited = [], []
 
     def ask() -> str:
-        asked.append(1)
-        if len(asked) < 4:
+        calls.append(1)
+        if len(calls) < 4:
             raise RequestProblemError(RequestProblem("busy", 503))
         return "answer"
 
     assert retry(ask, 3, Random(0), lambda problem, seconds: waited.append(problem.status)) == "answer"
     assert waited == [503, 503, 503]
-    asked.clear()
+    calls.clear()
     with pytest.raises(RequestProblemError, match="status 503: busy"):
         retry(ask, 2, Random(0), lambda problem, seconds: None)
-    assert len(asked) == 3
+    assert len(calls) == 3
 
 
 # ---------------------------------------------------------------- the budget
@@ -331,8 +331,8 @@ def test_money_is_set_aside_for_calls_in_flight() -> None:
         first.pay(0.3)
     thread.join()
     assert budget.spent == pytest.approx(0.4)
-    told = r"\$1.0000 is exhausted: \$0.4000 spent; .* could cost \$0.6100"
-    with pytest.raises(BudgetError, match=told) as caught, budget.reserved(0.61):
+    message = r"\$1.0000 is exhausted: \$0.4000 spent; .* could cost \$0.6100"
+    with pytest.raises(BudgetError, match=message) as caught, budget.reserved(0.61):
         raise AssertionError
     assert caught.value.exit_code == 9
     with budget.reserved(0.6):

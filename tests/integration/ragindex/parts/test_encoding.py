@@ -48,10 +48,10 @@ def test_what_is_not_read_is_noted(tmp_path: Path) -> None:
         workspace.add([Document("a", "T", "one two three"), Document("b", "T", "one two three four five six")])
         workspace.build(*parts)
         # 4 and 7 words with the title, so 3 of 11 are not read
-        said = f"1 of 2 texts is longer than the 4 tokens that the encoder {workspace.encoder.id} reads"
+        message = f"1 of 2 texts is longer than the 4 tokens that the encoder {workspace.encoder.id} reads"
         unread = "27.3% of all tokens are not encoded. Chunk smaller: over=passages(by=tokens, size=3)"
         for name in ("vectors", "token_vectors"):
-            assert notes(workspace, name) == [f"{said}: {unread}"]
+            assert notes(workspace, name) == [f"{message}: {unread}"]
         workspace.add([Document("a", "T", "one two three four"), Document("c", "", "one")])
         workspace.build(*parts)
         # 5, 7 and 1 words: 1 + 3 of 13

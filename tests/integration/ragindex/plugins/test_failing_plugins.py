@@ -139,8 +139,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
 def module(installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the plugins, in a folder with documents and questions."""
     make_desk(tmp_path, monkeypatch)
-    defined = {one: "another_names" if one == "Reexported" else "another_failing" for one in CLASSES}
-    points = "".join(f"{one.lower()} = {place}:{one}\n" for one, place in defined.items())
+    defined = {
+        class_name: "another_names" if class_name == "Reexported" else "another_failing" for class_name in CLASSES
+    }
+    points = "".join(f"{class_name.lower()} = {place}:{class_name}\n" for class_name, place in defined.items())
     files = {"another_failing.py": MODULE, "another_names.py": "from another_failing import Reexported\n"}
     installed.distribution("another-failing", f"[ragindex.schemes]\n{points}", files)
     return installed.folder / "another_failing.py"
@@ -156,7 +158,7 @@ def run(*arguments: str) -> str:
 
 COMPARE = ("compare", "notes", "--questions", "questions.csv", "--index", "w", "--methods")
 INDEX = ("index", "notes", "--index", "w", "--methods")
-BEFORE = {  # found before anything is built: what is said behind the class and its file
+BEFORE = {  # found before anything is built: the message behind the class and its file
     "partwithoutversion": ("Bare", "has no version. Add: version: ClassVar[int] = 1"),
     "nojson": ("NoJson", "the parameter 'thing' must be JSON, and <object object at "),
     "otherjson": ("OtherJson", "the parameter 'things' is {1}, and from its JSON [1] it becomes another"),
@@ -170,10 +172,10 @@ BEFORE = {  # found before anything is built: what is said behind the class and 
 
 def test_commands_name_what_a_class_lacks(module: Path) -> None:
     ragindex(*INDEX, "bm25")
-    for name, (kind, said) in BEFORE.items():
+    for name, (kind, message) in BEFORE.items():
         search = ("search", "slate", "--index", "w", "--method", name)
         for command in (("methods", name), (*INDEX, name), search, (*COMPARE, f"bm25,{name}")):
-            assert run(*command).startswith(f"error: {kind} ({module}): {said}"), command
+            assert run(*command).startswith(f"error: {kind} ({module}): {message}"), command
 
 
 def line_of(module: Path, text: str) -> int:
@@ -203,14 +205,14 @@ BUILDING = {  # what is raised while a part is built, the line that raises it, a
 
 
 def test_build_error_names_location(module: Path) -> None:
-    for name, (said, raising, function) in BUILDING.items():
+    for name, (message, raising, function) in BUILDING.items():
         place = f"({module}, line {line_of(module, raising)}, in {function})"
         output = run(*INDEX, name)
         assert output == (
-            f"error: A plugin failed: {said} {place}. Fix it, or see the traceback with RAGINDEX_TRACEBACK=1."
+            f"error: A plugin failed: {message} {place}. Fix it, or see the traceback with RAGINDEX_TRACEBACK=1."
         )
     output = run(*COMPARE, f"bm25,{name}")
-    assert output == f"error: The method {name} is broken: {said} {place}. Fix or uninstall it, or leave it out."
+    assert output == f"error: The method {name} is broken: {message} {place}. Fix or uninstall it, or leave it out."
 
 
 def test_search_error_names_location(module: Path) -> None:
@@ -220,13 +222,13 @@ def test_search_error_names_location(module: Path) -> None:
         "answeringown": ("OwnError: answer", 'OwnError("answer")', "retrieve"),
     }
     assert ragindex(*INDEX, ",".join(raised)).code == 0
-    for name, (said, raising, function) in raised.items():
+    for name, (error, raising, function) in raised.items():
         place = f"({module}, line {line_of(module, raising)}, in {function})"
         for command in (("search", "slate"), ("ask", "What is made of slate?")):
             output = run(*command, "--index", "w", "--method", name)
-            assert output.startswith(f"error: A plugin failed: {said} {place}. Fix it")
+            assert output.startswith(f"error: A plugin failed: {error} {place}. Fix it")
         output = run(*COMPARE, f"bm25,{name}")
-        assert f"{name} failed on every question, and is not compared: {said} {place}." in output
+        assert f"{name} failed on every question, and is not compared: {error} {place}." in output
 
 
 def test_part_that_cannot_be_opened_names_location(module: Path) -> None:

@@ -91,7 +91,7 @@ def test_edited_code_is_asked_again(installed: Installed, tmp_path: Path) -> Non
     first = compared(tmp_path / "w", ["turned", "bm25"])
     installed.reload("another_turned")
     second = compared(tmp_path / "w", ["turned", "bm25"])
-    measured = [{method.label: method.metrics for method in one.methods} for one in (first, second)]
+    measured = [{method.label: method.metrics for method in comparison.methods} for comparison in (first, second)]
     assert measured[1] == measured[0]
     assert first.notes == ()
     assert "turned, bm25: 5 answers each read from" in second.notes[0]
@@ -148,7 +148,7 @@ def test_code_hash_covers_imported_modules(installed: Installed, file: str, coun
 
 def test_own_plugins_have_no_code_hash() -> None:
     for group in ("schemes", "parts", "encoders", "stores", "llms"):
-        for name in (one for one in registry.plugin_names(group) if one != "spoilt"):  # type: ignore[arg-type]
+        for name in (plugin_name for plugin_name in registry.plugin_names(group) if plugin_name != "spoilt"):  # type: ignore[arg-type]
             assert code_fingerprint.of(registry.load_plugin(group, name)) is None  # type: ignore[arg-type]
     assert "source" not in str(registry._with_versions(BM25(), None))
 
@@ -221,7 +221,7 @@ def test_keys_of_parts_encoders_and_tasks_hold_code_hash(tmp_path: Path, monkeyp
     monkeypatch.setattr(code_fingerprint, "_code", lambda name, file: edited)
     edited = code_fingerprint._Code("another", Path(__file__))
     edited.hash = "edited"
-    assert all(one != other for one, other in zip(named(), before, strict=True))
+    assert all(key != other for key, other in zip(named(), before, strict=True))
 
 
 def test_edited_encoder_encodes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +246,7 @@ def test_edited_encoder_encodes_again(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 SCHEME = "from typing import ClassVar\nfrom ragindex.interfaces import Scheme\nclass Broken(Scheme):\n"
-BROKEN = {  # how a plugin is broken: its code, and what is said of it
+BROKEN = {  # how a plugin is broken: its code, and the message
     "raises": ("raise ValueError('no such luck')", "ValueError: no such luck"),
     "syntax": ("def (", "SyntaxError: "),
     "leaves": ("import sys\nsys.exit('bye')", "SystemExit: bye"),
@@ -298,12 +298,14 @@ def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(
         registry,
         "entry_points",
-        lambda group: [one for one in real(group=group) if group != "ragindex.schemes" or one.name in names],
+        lambda group: [point for point in real(group=group) if group != "ragindex.schemes" or point.name in names],
     )
     registry._table.cache_clear()
 
 
-@pytest.mark.parametrize("names", [[one for one in BROKEN if one != "building"], ["building"]], ids=["load", "build"])
+@pytest.mark.parametrize(
+    "names", [[kind for kind in BROKEN if kind != "building"], ["building"]], ids=["load", "build"]
+)
 def test_broken_methods_are_named_and_others_compared(
     names: list[str], installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,13 +315,13 @@ def test_broken_methods_are_named_and_others_compared(
     only(monkeypatch, "bm25", *names)
     comparison = compared(tmp_path / "w", ["all"])
     assert [method.label for method in comparison.methods] == ["bm25"]
-    left_out = {one.partition(": The method ")[0]: one for one in comparison.left_out}
+    left_out = {line.partition(": The method ")[0]: line for line in comparison.left_out}
     assert set(left_out) == set(names)
     states = {what: state for what, state, _ in doctor.check_installation()}
     for how in names:
-        said = BROKEN[how][1]
-        assert re.search(said, left_out[how])
-        with pytest.raises(BrokenPluginError, match=said):
+        message = BROKEN[how][1]
+        assert re.search(message, left_out[how])
+        with pytest.raises(BrokenPluginError, match=message):
             if how == "building":  # which shows only when it is built
                 compared(tmp_path / "w", ["bm25", how])
             else:
@@ -333,15 +335,15 @@ def test_commands_skip_broken_plugins(installed: Installed, tmp_path: Path, monk
     groups = ("schemes", "parts", "encoders", "stores", "llms", "corpora", "commands")
     points = "".join(f"[ragindex.{group}]\nunhappy = another_unhappy:Broken\n" for group in groups)
     installed.distribution("another-unhappy", points, {"another_unhappy.py": "raise ValueError('no such luck')"})
-    said = "'unhappy' (another_unhappy:Broken of another-unhappy) is broken: ValueError: no such luck."
+    message = "'unhappy' (another_unhappy:Broken of another-unhappy) is broken: ValueError: no such luck."
     listed = ragindex("methods")
     assert (listed.code, "bm25" in listed.out, "unhappy" in listed.out) == (0, True, False)
-    assert f"skipped: The method {said} Fix or uninstall it." in " ".join(listed.err.split())
+    assert f"skipped: The method {message} Fix or uninstall it." in " ".join(listed.err.split())
     assert "command" not in listed.err  # no other command is imported
     helped, tried = ragindex("--help"), ragindex("unhappy")
     assert (helped.code, "\n  unhappy" in helped.out) == (0, False)
-    assert f"skipped the command unhappy: The command {said}" in " ".join(helped.err.split())
-    assert (tried.code, tried.err) == (2, f"error: The command {said} Fix or uninstall it.\n")
+    assert f"skipped the command unhappy: The command {message}" in " ".join(helped.err.split())
+    assert (tried.code, tried.err) == (2, f"error: The command {message} Fix or uninstall it.\n")
     looked = ragindex("doctor", "--json", "-")
     states = {row["what"]: row["state"] for row in looked.json}
     assert {what: state for what, state in states.items() if what.endswith(" unhappy")} == {
@@ -350,7 +352,7 @@ def test_commands_skip_broken_plugins(installed: Installed, tmp_path: Path, monk
     assert ragindex("index", "notes", "--index", "w", "--methods", "bm25").code == 0
     for arguments in (("methods", "unhappy"), ("search", "x", "--index", "w", "--method", "unhappy")):
         done = ragindex(*arguments)
-        assert (done.code, said in done.err) == (2, True)
+        assert (done.code, message in done.err) == (2, True)
 
 
 def test_name_claimed_twice_is_listed(installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +372,7 @@ def test_plugin_without_its_package_is_missing(installed: Installed) -> None:
     with pytest.raises(MissingExtraError, match="needs the package 'no_such_package'"):
         registry.scheme("needy")
     left_out = choose_methods(["all"])[1]
-    assert any(str(one).startswith("needy: The method 'needy' needs the package") for one in left_out)
+    assert any(str(line).startswith("needy: The method 'needy' needs the package") for line in left_out)
 
 
 def test_index_updates_when_plugin_breaks(installed: Installed, tmp_path: Path) -> None:
@@ -390,8 +392,8 @@ def test_index_updates_when_plugin_breaks(installed: Installed, tmp_path: Path) 
         workspace.add(testing.ADDED)
         with pytest.warns(StaleWarning, match=r"The part kept is not updated\. .*ValueError: no such luck"):
             workspace.build()
-        found = BM25().open(workspace).retrieve([Query("q", "emperor penguins")], 3)[0]
-    assert "x2" in [hit.id for hit in found.hits]
+        retrieval = BM25().open(workspace).retrieve([Query("q", "emperor penguins")], 3)[0]
+    assert "x2" in [hit.id for hit in retrieval.hits]
 
 
 # ---------------------------------------------------------------- answers that no retriever may give
@@ -439,8 +441,8 @@ SPOILT: dict[str, tuple[Callable[[tuple[Hit, ...]], tuple[Hit, ...]], str]] = {
 
 
 def test_answers_that_break_the_contract_get_no_score(tmp_path: Path) -> None:
-    for how, (_, said) in SPOILT.items():
-        begins = rf"^spoilt breaks the contract of a retriever: .*{said}.* \(the question q"
+    for how, (_, message) in SPOILT.items():
+        begins = rf"^spoilt breaks the contract of a retriever: .*{message}.* \(the question q"
         with pytest.raises(ContractError, match=begins):
             compared(tmp_path / "w", [{"name": "spoilt", "label": "spoilt", "params": {"how": how}}])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,11 +52,11 @@ class Silent(Wrapper):
 
 @dataclass(frozen=True)
 class SilentRetriever:
-    one: Retriever
+    wrapped: Retriever
     other: Retriever
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        pairs = zip(self.one.retrieve(queries, k), self.other.retrieve(queries, k), strict=True)
+        pairs = zip(self.wrapped.retrieve(queries, k), self.other.retrieve(queries, k), strict=True)
         return [Retrieval(self._fused([first.hits, second.hits])[:k]) for first, second in pairs]
 
     def _fused(self, rankings: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
@@ -64,14 +65,12 @@ class SilentRetriever:
         return tuple(replace(known[id], score=score) for id, score in fused)
 
 
-@pytest.mark.parametrize("name", registry.plugin_names("schemes"))
-def test_a_wrapper_that_says_nothing_depends_on_k_where_its_base_does(name: str) -> None:
-    base = default_scheme(name)
-    for k in (20, 1000):
+def test_a_wrapper_that_says_nothing_depends_on_k_where_its_base_does() -> None:
+    for base, k in product(map(default_scheme, registry.plugin_names("schemes")), (20, 1000)):
         of_base = base.depends_on_k(k)
-        assert Wrapper(base=base).depends_on_k(k) == of_base
-        assert Wrapper(base=Wrapper(base=base)).depends_on_k(k) == of_base
-        assert Several(bases=(registry.scheme("bm25"), base)).depends_on_k(k) == of_base
+        assert Wrapper(base=base).depends_on_k(k) == of_base, base
+        assert Wrapper(base=Wrapper(base=base)).depends_on_k(k) == of_base, base
+        assert Several(bases=(registry.scheme("bm25"), base)).depends_on_k(k) == of_base, base
 
 
 @pytest.mark.parametrize(
@@ -118,17 +117,17 @@ def test_a_wrapper_over_a_base_that_depends_on_k_is_measured_once_for_each(tmp_p
     assert set(result.answers) == {2, 20}
     with Index.open(tmp_path, create=True) as workspace:
         retrievals = built_retriever(workspace, scheme).retrieve(queries, 2)
-    assert [[hit.id for hit in one.hits] for one in result.answers[2]] == [
-        [hit.id for hit in one.hits] for one in retrievals
+    assert [[hit.id for hit in answer.hits] for answer in result.answers[2]] == [
+        [hit.id for hit in answer.hits] for answer in retrievals
     ]
-    assert [one.hits[:2] for one in result.answers[20]] != [one.hits for one in result.answers[2]]
+    assert [answer.hits[:2] for answer in result.answers[20]] != [answer.hits for answer in result.answers[2]]
 
 
 def test_a_fusion_of_fewer_ranks_than_are_asked_for_depends_on_k(tmp_path: Path) -> None:
     scheme = registry.scheme("hybrid(depth=1)")
     workspace = testing.build(scheme, tmp_path / "built", "lsa")
     few, many = (testing.ask_questions(scheme.open(workspace), k) for k in (1, 20))
-    assert [one.hits[0].score for one in few] != [one.hits[0].score for one in many]
+    assert [retrieval.hits[0].score for retrieval in few] != [retrieval.hits[0].score for retrieval in many]
     assert scheme.depends_on_k(20)
     assert not scheme.depends_on_k(1)
     with pytest.raises(AssertionError, match="its first hits depend on k"):

@@ -20,9 +20,9 @@ async def _read_delay(listening: socket.socket) -> int:
 
     async with await asyncio.start_server(connected, sock=listening):
         _, writer = await asyncio.open_connection(*listening.getsockname()[:2])
-        found = await accepted
+        delay = await accepted
         writer.close()
-    return found
+    return delay
 
 
 def test_connections_send_at_once() -> None:

@@ -89,14 +89,14 @@ def test_a_refusal_waits_for_no_body(server: RunningServer, path: str, key: str,
     with connect(server.url) as client:
         client.sendall(head(path, length, key))
         assert client.recv(100).startswith(b"HTTP/1.1 %d " % status)
-    assert (server.service.room.taken, server.service.documents_room.taken) == (0, 0)
+    assert (server.service.body_budget.taken, server.service.documents_budget.taken) == (0, 0)
 
 
 def test_bodies_are_bounded_together(server: RunningServer) -> None:
-    room = server.service.documents_room
+    budget = server.service.documents_budget
     with connect(server.url) as slow, server.client(WRITE) as writer, server.client(READ) as reader:
         slow.sendall(head("/documents", 190_000, WRITE) + b"x" * 180_000)
-        while room.taken < 180_000:
+        while budget.taken < 180_000:
             time.sleep(0.01)
         body = json.dumps({"documents": [{"id": "big", "text": "x" * 150_000}]}).encode()
         for sent in (body, iter([body[:60_000], body[60_000:]])):
@@ -104,9 +104,9 @@ def test_bodies_are_bounded_together(server: RunningServer) -> None:
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "bodies")
             assert refused.headers["Retry-After"] == "1"
         assert reader.post("/search", json={"query": "ferry"}).status_code == 200
-    while room.taken:
+    while budget.taken:
         time.sleep(0.01)
-    assert room.taken == 0
+    assert budget.taken == 0
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_idle_connections_make_room(server: RunningServer) -> None:
     with server.client(READ) as client:
         assert client.post("/search", json={"query": "ferry"}).status_code == 200
     assert len(server.uvicorn.server_state.connections) <= LIMITS.connections
-    for one in idle:
-        one.close()
+    for connection in idle:
+        connection.close()
 
 
 def test_an_answer_that_nobody_reads_is_dropped() -> None:

@@ -50,7 +50,7 @@ def test_the_openai_client_with_a_wrong_key(secured: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("filters", "found"),
+    ("filters", "expected"),
     [
         (None, ["lindau", "vault"]),
         ({"type": "eq", "key": "team", "value": "blue"}, ["vault"]),
@@ -72,11 +72,11 @@ def test_the_openai_client_with_a_wrong_key(secured: RunningServer) -> None:
         ),
     ],
 )
-def test_attribute_filters(server: RunningServer, filters: Any, found: list[str]) -> None:
+def test_attribute_filters(server: RunningServer, filters: Any, expected: list[str]) -> None:
     body = {"query": "lighthouse", **({"filters": filters} if filters else {})}
     with server.client() as client:
         answer = client.post("/v1/vector_stores/docs/search", json=body).json()
-    assert sorted(one["file_id"] for one in answer["data"]) == found
+    assert sorted(hit["file_id"] for hit in answer["data"]) == expected
 
 
 def test_the_openai_client_with_a_key(secured: RunningServer) -> None:
@@ -84,7 +84,7 @@ def test_the_openai_client_with_a_key(secured: RunningServer) -> None:
         page = client.vector_stores.search(
             "docs", query=["lighthouse", "map"], max_num_results=3, ranking_options={"score_threshold": 0.0}
         )
-        assert [one.file_id for one in page] == ["lindau"]
+        assert [hit.file_id for hit in page] == ["lindau"]
         (result,) = page.data
         assert (result.filename, result.content[0].type) == ("Lindau", "text")
         assert result.attributes is not None
@@ -103,7 +103,7 @@ def test_options_may_be_null(server: RunningServer) -> None:
     with server.client() as client:
         for body in (dict.fromkeys(options), {"ranking_options": ranking}):
             answer = client.post("/v1/vector_stores/docs/search", json={"query": "ferry", **body})
-            assert [one["file_id"] for one in answer.json()["data"]] == ["ferry"]
+            assert [hit["file_id"] for hit in answer.json()["data"]] == ["ferry"]
 
 
 def test_mcp_over_http(server: RunningServer) -> None:
@@ -122,8 +122,8 @@ def test_the_filter_of_a_key_holds_over_mcp(secured: RunningServer) -> None:
             Client(streamable_http_client(f"{secured.url}/mcp", http_client=http)) as client,
         ):
             for where in (None, {"meta.team": "blue"}, {"doc_ids": "vault"}):
-                found = structured(await client.call_tool("search", {"query": "secret map vault", "where": where}))
-                assert [result["id"] for result in found["results"] if result["id"] == "vault"] == []
+                answer = structured(await client.call_tool("search", {"query": "secret map vault", "where": where}))
+                assert [result["id"] for result in answer["results"] if result["id"] == "vault"] == []
             assert (await client.call_tool("fetch", {"id": "vault"})).is_error
             assert structured(await client.call_tool("fetch", {"id": "ferry"}))["url"].endswith(
                 "/documents/ferry?collection=docs"
@@ -140,9 +140,9 @@ def test_mcp_answers_are_bounded(tmp_path: Path) -> None:
 
     async def run(url: str) -> None:
         async with Client(f"{url}/mcp") as client:
-            found = structured(await client.call_tool("search", {"query": "lighthouse", "k": 10, "max_tokens": 200}))
-            assert found["truncated"] is True
-            assert sum(len(result["text"]) for result in found["results"]) <= 4 * 200
+            answer = structured(await client.call_tool("search", {"query": "lighthouse", "k": 10, "max_tokens": 200}))
+            assert answer["truncated"] is True
+            assert sum(len(result["text"]) for result in answer["results"]) <= 4 * 200
             read, start = "", 0
             while start is not None:
                 part = structured(await client.call_tool("fetch", {"id": "d0", "start": start, "max_tokens": 1000}))

@@ -55,7 +55,9 @@ def replace_documents(folder: Path) -> None:
         shutil.copy(path, target)
 
 
-@pytest.mark.parametrize("damage", [remove_documents, flip_documents, replace_documents], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "damage", [remove_documents, flip_documents, replace_documents], ids=lambda damage: damage.__name__
+)
 def test_damaged_documents_are_searched_and_not_written(damage: Callable[[Path], None], folder: Path) -> None:
     damage(folder)
     before = contents(folder)
@@ -72,9 +74,9 @@ def test_damaged_documents_are_searched_and_not_written(damage: Callable[[Path],
             assert "ragindex repair" in message
             assert str(folder) not in message
         ready = client.get("/ready")
-        said = ready.json()["collections"]["docs"]
-        assert (ready.status_code, said["searches"], said["writes"]) == (200, True, False)
-        assert "ragindex repair" in said["writing_reason"]
+        state = ready.json()["collections"]["docs"]
+        assert (ready.status_code, state["searches"], state["writes"]) == (200, True, False)
+        assert "ragindex repair" in state["writing_reason"]
     assert contents(folder) >= before
 
 

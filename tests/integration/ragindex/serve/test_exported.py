@@ -46,12 +46,12 @@ def test_each_is_a_collection_with_its_own_method(server: RunningServer, desk: P
     with server.client() as client:
         assert client.get("/ready").json()["collections"]["packed"]["methods"] == ["hybrid"]
         for name, path in (("folder", "folder"), ("packed", "packed.ragindex")):
-            found = client.post("/search", json={"query": QUESTION, "collection": name, "k": 2}).json()
+            body = client.post("/search", json={"query": QUESTION, "collection": name, "k": 2}).json()
             with ragindex.load(desk / path) as retriever:
                 expected = [(hit.id, hit.score, hit.text) for hit in retriever.search(QUESTION, k=2)]
-                assert found["method"] == retriever.method
-            assert [(hit["id"], hit["score"], hit["text"]) for hit in found["hits"]] == expected
-            assert found["hits"][0]["positions"][0]["end"] == 79
+                assert body["method"] == retriever.method
+            assert [(hit["id"], hit["score"], hit["text"]) for hit in body["hits"]] == expected
+            assert body["hits"][0]["positions"][0]["end"] == 79
             store = client.post(f"/v1/vector_stores/{name}/search", json={"query": QUESTION}).json()
             assert store["data"][0]["file_id"] == "lindau"
             answer = client.post("/ask", json={"query": QUESTION, "collection": name}).json()
@@ -112,16 +112,18 @@ def test_read_only_writes_nothing_beside_the_index(desk: Path) -> None:
     assert files() == before
 
 
-@pytest.mark.parametrize(("name", "kept"), [("folder", "folder/judgements"), ("packed", "packed.ragindex.judgements")])
+@pytest.mark.parametrize(
+    ("name", "folder"), [("folder", "folder/judgements"), ("packed", "packed.ragindex.judgements")]
+)
 def test_judgements_of_what_they_find_are_kept(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, name: str, kept: str
+    desk: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str
 ) -> None:
     monkeypatch.setenv("RAGINDEX_JUDGE_KEY", JUDGE)
     places = (f"{desk}/folder", f"{desk}/packed.ragindex")
     with serving(*places, keys=load_keyring(None, ["folder", "packed"])) as server, server.client(JUDGE) as client:
         given = {"query": QUESTION, "collection": name, "document": "lindau", "grade": 2}
         assert client.post("/page/judgements", json=given, headers={"Origin": server.url}).status_code == 201
-    (judged,) = read_judgements(desk / kept).values()
+    (judged,) = read_judgements(desk / folder).values()
     assert (judged.text, judged.grades) == (QUESTION, {"lindau": 2})
 
 

@@ -50,7 +50,7 @@ def test_keys_beyond_the_limit_fail_their_documents_and_are_free_again_without_t
         assert 1 <= len(failed) <= 2
         assert known["plain"].status == "indexed"
         assert "at most 25 metadata keys" in known[failed[0]].reason
-        assert {one.id for one in index.read([*names, "plain"])} == {*names, "plain"} - set(failed)
+        assert {document.id for document in index.read([*names, "plain"])} == {*names, "plain"} - set(failed)
         accept(spool, [(name, None) for name in names if name not in failed])
         sync_accepted(index, spool)
         post(spool, with_keys(failed[0], 9))
@@ -85,7 +85,9 @@ def test_whatever_a_document_causes_fails_it_alone(
         assert states(spool, "lindau", "new") == ["failed", "failed"]
         assert spool.states(["new"])["new"].reason == (str(error) or "MemoryError")
         assert states(spool, *(f"good{number}" for number in range(5))) == ["indexed"] * 5
-        assert [one.text[:14] for one in index.read(["lindau", "new"])] == ["The lighthouse"]  # as it was before
+        assert [document.text[:14] for document in index.read(["lindau", "new"])] == [
+            "The lighthouse"
+        ]  # as it was before
         assert index.retriever("bm25").search("lighthouse of Lindau", k=1)[0].doc_ids == ("lindau",)
 
 
@@ -114,5 +116,5 @@ def test_each_key_has_its_turn(tmp_path: Path) -> None:
     assert (spool.count_pending(), spool.count_pending("a"), spool.count_pending("b")) == (53, 51, 2)
     spool.finish(turns, {})
     assert spool.states(["shared"])["shared"].status == "indexed"
-    assert "shared" not in {one.id for one in spool.pending(100)}  # the earlier change of it never comes back
-    assert [one.sequence for one in spool.pending(100)] == list(range(3, 51))
+    assert "shared" not in {change.id for change in spool.pending(100)}  # the earlier change of it never comes back
+    assert [change.sequence for change in spool.pending(100)] == list(range(3, 51))

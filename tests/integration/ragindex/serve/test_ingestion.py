@@ -67,7 +67,7 @@ def post(ingestion: Ingestion, key: AccessKey, *ids: str) -> Callable[[], object
 
 
 def accepted(ingestion: Ingestion) -> list[str]:
-    return [one.id for one in ingestion.spool.pending(100)]
+    return [change.id for change in ingestion.spool.pending(100)]
 
 
 def test_one_of_two_tenants_gets_a_new_id(ingestion: Ingestion) -> None:
@@ -170,7 +170,7 @@ def test_metadata_keys_are_set_apart_for_keys_with_a_number() -> None:
 
 
 def test_prefix_of_ids_hides_which_others_exist(ingestion: Ingestion) -> None:
-    """`vault` exists and `free` does not: a key with a prefix is told the same of both."""
+    """`vault` exists and `free` does not: a key with a prefix gets the same answer for both."""
     key = replace(RED, id_prefix="red/")
     for id in ("vault", "free", "red", "Red/a"):
         works: list[Callable[[], object]] = [post(ingestion, key, id), partial(ingestion.accept_deletion, key, id)]
@@ -195,8 +195,8 @@ def test_damaged_changes_are_reported(ingestion: Ingestion) -> None:
     assert accepted(ingestion) == ["b"]
     assert ingestion.describe() == {"pending": 1, "damaged": 1, "sync_failure": ""}
     ingestion.spool.file.write_bytes(b"no database")
-    found = ingestion.describe()
-    assert (found["pending"], "ragindex repair" in str(found["sync_failure"])) == (None, True)
+    description = ingestion.describe()
+    assert (description["pending"], "ragindex repair" in str(description["sync_failure"])) == (None, True)
 
 
 def test_cap_from_before_it_was_lifted_does_not_hold(ingestion: Ingestion) -> None:

@@ -1,4 +1,4 @@
-"""Keys: rights, collections, and filters that no request on any face escapes; Host and Origin."""
+"""Keys: rights, collections, and filters that no request of any API escapes; Host and Origin."""
 
 import json
 import re
@@ -354,7 +354,7 @@ def test_metrics_and_descriptions_of_an_exposed_server_need_a_key(
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ('name = "a"\nrights = ["read"]\nvariable = "SHORT"', "at least 16"),
         ('name = "a"\nrights = ["read"]\nvariable = "UNSET"', "which is not set"),
@@ -368,11 +368,11 @@ def test_metrics_and_descriptions_of_an_exposed_server_need_a_key(
         ('name = "a"\nrights = ["read"]\nfile = "none.txt"', "none.txt"),
     ],
 )
-def test_wrong_files_of_keys(entry: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_files_of_keys(entry: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHORT", "tooshort")
     monkeypatch.setenv("LONG", "long-0123456789abcdef")
     (tmp_path / "keys.toml").write_text(f"[[keys]]\n{entry}\n")
-    with pytest.raises(UsageError, match=said) as raised:
+    with pytest.raises(UsageError, match=message) as raised:
         load_keyring(tmp_path / "keys.toml", ["docs"])
     assert "tooshort" not in str(raised.value)
     assert "long-0123456789abcdef" not in str(raised.value)

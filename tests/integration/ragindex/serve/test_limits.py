@@ -124,9 +124,9 @@ def test_a_slow_sender_is_cut_off_and_others_are_served(server: RunningServer) -
 )
 def test_broken_requests_get_a_client_error(server: RunningServer, sent: bytes) -> None:
     host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as one:
-        one.sendall(sent)
-        answer = one.recv(4096)
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(sent)
+        answer = connection.recv(4096)
     assert answer.startswith(b"HTTP/1.1 4")
     assert b"X-Evil:" not in answer.partition(b"\r\n\r\n")[0]
     assert b"Traceback" not in answer
@@ -176,7 +176,7 @@ def test_answers_are_bounded(tmp_path: Path) -> None:
         assert [hit["shortened"] for hit in answer["hits"]] == [False, True, True]
         assert answer["truncated"] is True
         page = client.post("/v1/vector_stores/docs/search", json={"query": "ferry"}).json()["data"]
-        assert sum(len(one["content"][0]["text"]) for one in page) <= 100
+        assert sum(len(hit["content"][0]["text"]) for hit in page) <= 100
         assert len(client.post("/page/search", json={"query": "ferry"}).text.split("x" * 50)) == 2
 
 

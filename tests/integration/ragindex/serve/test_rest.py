@@ -23,11 +23,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 def test_search_returns_what_the_index_finds(server: RunningServer) -> None:
     with server.client() as client:
-        found = client.post("/search", json={"query": "When was the lighthouse built?", "k": 2}).json()
+        answer = client.post("/search", json={"query": "When was the lighthouse built?", "k": 2}).json()
     hits = server.service.collections["docs"].state.retrievers["bm25"].search("When was the lighthouse built?", k=2)
-    assert [(hit["id"], hit["score"]) for hit in found["hits"]] == [(hit.id, hit.score) for hit in hits]
-    assert found["hits"][0]["positions"] == [{"doc_id": "lindau", "start": 0, "end": 79, "page": None, "headings": []}]
-    assert (found["collection"], found["method"], found["truncated"]) == ("docs", "bm25", False)
+    assert [(hit["id"], hit["score"]) for hit in answer["hits"]] == [(hit.id, hit.score) for hit in hits]
+    assert answer["hits"][0]["positions"] == [{"doc_id": "lindau", "start": 0, "end": 79, "page": None, "headings": []}]
+    assert (answer["collection"], answer["method"], answer["truncated"]) == ("docs", "bm25", False)
 
 
 def test_the_default_method_is_not_parsed_for_a_search(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,21 +40,21 @@ def test_the_default_method_is_not_parsed_for_a_search(server: RunningServer, mo
 def test_other_methods_filters_and_traces(server: RunningServer) -> None:
     body = {"query": "lighthouse", "method": "hybrid", "where": {"meta.team": "blue"}, "trace": True}
     with server.client() as client:
-        found = client.post("/search", json=body).json()
-    assert found["method"] == "hybrid"
-    assert {hit["doc_ids"][0] for hit in found["hits"]} <= {"vault", "notes/bread"}
-    assert found["hits"][0]["doc_ids"] == ["vault"]
-    assert found["trace"]
+        answer = client.post("/search", json=body).json()
+    assert answer["method"] == "hybrid"
+    assert {hit["doc_ids"][0] for hit in answer["hits"]} <= {"vault", "notes/bread"}
+    assert answer["hits"][0]["doc_ids"] == ["vault"]
+    assert answer["trace"]
 
 
 def test_tokens_are_budgeted_in_whole_sentences(server: RunningServer) -> None:
     with server.client() as client:
-        found = client.post("/search", json={"query": "lighthouse Lindau", "k": 3, "max_tokens": 14}).json()
-    assert [(hit["text"], hit["shortened"]) for hit in found["hits"]] == [
+        answer = client.post("/search", json={"query": "lighthouse Lindau", "k": 3, "max_tokens": 14}).json()
+    assert [(hit["text"], hit["shortened"]) for hit in answer["hits"]] == [
         ("The lighthouse of Lindau was built in 1856.", True)
     ]
-    assert found["tokens"] <= 14
-    assert (found["truncated"], found["left_out"]) == (True, 2)
+    assert answer["tokens"] <= 14
+    assert (answer["truncated"], answer["left_out"]) == (True, 2)
 
 
 def test_ask_cites_what_it_rests_on(server: RunningServer) -> None:
@@ -101,8 +101,8 @@ def test_a_body_that_is_sent_as_a_form_is_told_how_to_send_it(server: RunningSer
     with server.client() as client:
         form = client.post("/search", content=body, headers={"Content-Type": "application/x-www-form-urlencoded"})
         wrong = client.post("/search", json={"k": 3})
-    said = "send JSON with the header Content-Type: application/json (curl: --json instead of -d)"
-    assert (form.status_code, form.json()["error"]["message"].endswith(said)) == (422, True)
+    message = "send JSON with the header Content-Type: application/json (curl: --json instead of -d)"
+    assert (form.status_code, form.json()["error"]["message"].endswith(message)) == (422, True)
     assert wrong.json()["error"]["message"] == "body.query: Field required"
 
 
@@ -145,8 +145,8 @@ def test_documents_are_accepted_indexed_changed_and_deleted(tmp_path: Path, monk
         failed = writer.get("/documents/theirs").json()
         assert failed["status"] == "failed"
         assert "is already used by" in failed["reason"]
-        found = writer.post("/search", json={"query": "zebra"})  # as anyone may, without a key
-        assert [hit["title"] for hit in found.json()["hits"]] == ["Zoo"]
+        response = writer.post("/search", json={"query": "zebra"})  # as anyone may, without a key
+        assert [hit["title"] for hit in response.json()["hits"]] == ["Zoo"]
         assert writer.get("/documents/notes/old%20zoo").json()["text"] is None  # it may write, not read
         changed = {**document, "text": "The zoo keeps a giraffe."}
         writer.post("/documents", json={"documents": [changed]})
@@ -184,8 +184,8 @@ def test_a_document_that_cannot_be_encoded_fails_and_others_do_not_wait_for_it(
         ):
 
             def state(id: str) -> tuple[str, str]:
-                found = writer.get(f"/documents/{id}").json()
-                return found["status"], found["reason"]
+                answer = writer.get(f"/documents/{id}").json()
+                return answer["status"], answer["reason"]
 
             texts = {"bad": "poison", "good": "A kestrel nests in the tower."}
             writer.post("/documents", json={"documents": [{"id": id, "text": text} for id, text in texts.items()]})

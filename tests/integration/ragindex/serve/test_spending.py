@@ -137,15 +137,15 @@ def test_the_context_of_the_model_fits_the_tokens_that_were_asked_for(
 
 
 def test_a_streamed_answer_is_that_of_a_whole_one(server: RunningServer, model: OpenAIServer) -> None:
-    found = events(server, QUESTION, FREE)
-    assert [name for name, _ in found] == ["hits", "answer", "done"]
-    assert found[0][1]["hits"][0]["doc_ids"] == ["lindau"]
-    paid = found[1][1]["money"]
+    stream = events(server, QUESTION, FREE)
+    assert [name for name, _ in stream] == ["hits", "answer", "done"]
+    assert stream[0][1]["hits"][0]["doc_ids"] == ["lindau"]
+    paid = stream[1][1]["money"]
     assert paid == pytest.approx(billed(model))
-    _, whole = ask(server, FREE, QUESTION)  # the same call, from the cache of the index
+    _, complete = ask(server, FREE, QUESTION)  # the same call, from the cache of the index
     assert model.sent == 1
     free = {"input_tokens": 0, "output_tokens": 0, "money": 0.0}
-    assert whole == found[1][1] | free
+    assert complete == stream[1][1] | free
     assert counted(server, "free") == pytest.approx(paid)
 
 
@@ -153,11 +153,11 @@ def test_a_broken_model_is_told_as_busy_and_in_a_stream_as_an_event(server: Runn
     model.choose = lambda received, earlier: status(401, "your key sk-other is wrong")
     code, refused = ask(server, FREE, QUESTION)
     assert (code, refused["error"]["code"]) == (503, "service")
-    (_, hits), (name, said) = events(server, QUESTION, FREE)
+    (_, hits), (name, stream) = events(server, QUESTION, FREE)
     assert hits["hits"][0]["doc_ids"] == ["lindau"]
-    assert (name, said["error"]["code"]) == ("error", "service")
-    assert KEY not in json.dumps([refused, said])
-    assert "sk-other" not in json.dumps([refused, said])
+    assert (name, stream["error"]["code"]) == ("error", "service")
+    assert KEY not in json.dumps([refused, stream])
+    assert "sk-other" not in json.dumps([refused, stream])
 
 
 # ---------------------------------------------------------------- the cap
@@ -182,8 +182,8 @@ def test_the_cap_of_a_key_refuses_what_could_cost_more(server: RunningServer, mo
     spent = billed(model)
     for number in range(answered, answered + 5):
         assert ask(server, CAPPED, question(number))[0] == 402
-    found = events(server, question(answered), CAPPED)
-    assert [(name, value.get("error", {}).get("code")) for name, value in found] == [
+    stream = events(server, question(answered), CAPPED)
+    assert [(name, value.get("error", {}).get("code")) for name, value in stream] == [
         ("hits", None),
         ("error", "spend_cap"),
     ]

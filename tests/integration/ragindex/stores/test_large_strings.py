@@ -1,4 +1,4 @@
-"""Columns of a whole collection may hold more than 2 GiB; and what an engine fails at is said, never an empty answer.
+"""Columns of a whole collection may hold more than 2 GiB; an engine that fails gives an error, never an empty answer.
 
 That a column of 2 GiB is searched was tried by hand: it takes 10 GB of memory.
 """
@@ -50,15 +50,15 @@ def narrow(rows: Any) -> list[str]:
 
 def test_strings_are_made_wide_and_nothing_else_is_changed() -> None:
     rows = pa.table({"a": ["x"], "b": [["y", None]], "c": [1.0], "d": pa.array([[1.0]], pa.list_(pa.float32(), 1))})
-    found = widen(rows)
-    assert [item.type for item in found.schema] == [
+    widened = widen(rows)
+    assert [item.type for item in widened.schema] == [
         LARGE_STRING,
         LARGE_STRING_LIST,
         pa.float64(),
         pa.list_(pa.float32(), 1),
     ]
-    assert found.to_pylist() == rows.to_pylist()
-    assert widen(found) is found
+    assert widened.to_pylist() == rows.to_pylist()
+    assert widen(widened) is widened
     assert narrow(widen(rows.to_batches()[0])) == []
 
 
@@ -74,8 +74,8 @@ def test_every_answer_has_wide_strings(tmp_path: Path, memory: float) -> None:
         FilterQuery(Terms("text", ("oak 1", "oak 2")), 8, FIELDS),
     ]
     hits = collection.search(requests)
-    assert [len(one.ids) for one in hits] == [8, 8, 4, 8, 2, 2]
-    assert [narrow(one.records) for one in hits] == [[]] * len(requests)
+    assert [len(answer.ids) for answer in hits] == [8, 8, 4, 8, 2, 2]
+    assert [narrow(answer.records) for answer in hits] == [[]] * len(requests)
     assert narrow(collection.get(["r1", "r7"], FIELDS)) == []
 
 
@@ -108,7 +108,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
 @pytest.mark.parametrize("memory", [0, 1])
 def test_what_an_engine_fails_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: float) -> None:
     collection: Collection = filled(tmp_path, memory)
-    asked = [TextQuery("oak", 3)]
+    requests = [TextQuery("oak", 3)]
     if memory:
         collection.search([FilterQuery(None, 1)])  # what follows is read from memory
     for error in FAILURES:
@@ -119,8 +119,8 @@ def test_what_an_engine_fails_at_is_said(tmp_path: Path, monkeypatch: pytest.Mon
             monkeypatch.setattr("ragindex.stores.lancedb.index.search_tables", failing(error))
             monkeypatch.setattr(LanceCollection, "_read", failing(error))
         for work in (
-            lambda: collection.search(asked),
-            lambda: search_together([(collection, asked), (collection, asked)]),
+            lambda: collection.search(requests),
+            lambda: search_together([(collection, requests), (collection, requests)]),
             lambda: collection.get(["r1"], ()),
         ):
             with pytest.raises(StoreError, match="The store could not (search|read) the collection some") as caught:

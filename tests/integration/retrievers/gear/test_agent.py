@@ -23,7 +23,7 @@ from made_gear import (
     WrittenVectors,
     always_no,
     ask,
-    asked,
+    ask_counted,
     built,
     by_equation_9,
     cost,
@@ -58,7 +58,7 @@ BEFORE = "stopped: the next question was asked before"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("made"))
 
 
@@ -69,13 +69,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture
-def workspace(made: Path, tmp_path: Path, server: OpenAIServer) -> Iterator[Index]:
-    with opened(made, tmp_path, server) as workspace:
+def workspace(template: Path, tmp_path: Path, server: OpenAIServer) -> Iterator[Index]:
+    with opened(template, tmp_path, server) as workspace:
         yield workspace
 
 
 def check(
-    told: tuple[Retrieval, ledger.Tally],
+    outcome: tuple[Retrieval, ledger.Tally],
     calls: Sequence[Call],
     ranking: list[str],
     memory: list[Triple],
@@ -87,15 +87,15 @@ def check(
     A request that stands there twice was answered from the cache the second time: it costs the same tokens again, as
     far as the method is concerned, and nothing more to whoever pays.
     """
-    found, tally = told
-    assert ids(found) == ranking
-    assert ended(found) == (memory, why)
-    asking = [one for one in found.trace if one.input_tokens or one.output_tokens]
-    spent = [(one.iteration, one.index, (one.input_tokens, one.output_tokens)) for one in asking]
+    retrieval, tally = outcome
+    assert ids(retrieval) == ranking
+    assert ended(retrieval) == (memory, why)
+    asking = [step for step in retrieval.trace if step.input_tokens or step.output_tokens]
+    spent = [(step.iteration, step.index, (step.input_tokens, step.output_tokens)) for step in asking]
     assert spent == [(iteration, name, cost(calls, *numbers)) for iteration, name, *numbers in paid]
-    made = [number for _, _, *numbers in paid for number in numbers]
-    assert (tally.calls, tally.replayed) == (len(made), len(made) - len(calls))
-    assert (tally.first.input_tokens, tally.first.output_tokens) == cost(calls, *made)
+    call_numbers = [number for _, _, *numbers in paid for number in numbers]
+    assert (tally.calls, tally.replayed) == (len(call_numbers), len(call_numbers) - len(calls))
+    assert (tally.first.input_tokens, tally.first.output_tokens) == cost(calls, *call_numbers)
     assert (tally.spent.input_tokens, tally.spent.output_tokens) == cost(calls, *range(len(calls)))
 
 
@@ -104,21 +104,21 @@ def check(
 
 def test_an_answer_at_once(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(DESIGNED), triples(DESIGNED)], reason=[YES])
-    told = asked(workspace, AGENT, SHORT)
+    outcome = ask_counted(workspace, AGENT, SHORT)
     assert [call.task for call in calls] == ["read", "read", "reason"]
     # C' = bridge, fair; the beams go from "Ostra Bridge was designed by Ilse Harrow" to bridge and ilse;
     # C_1 = RRF = bridge (2/61), then fair and ilse, both 1/62. passageLink of the triple: bridge, ilse, fair
     check(
-        told,
+        outcome,
         calls,
         ["bridge", "fair", "ilse"],
         [DESIGNED],
         ENOUGH,
         [(1, "read", 0), (1, "gist read", 1), (1, "reason", 2)],
     )
-    assert [hit.score for hit in told[0].hits] == pytest.approx([2 / 61, 1 / 62 + 1 / 63, 1 / 62 + 1 / 63])
-    assert {hit.source for hit in told[0].hits} == {AGENT}
-    assert [step.ids for step in steps(told[0], "read", "gist read")] == [
+    assert [hit.score for hit in outcome[0].hits] == pytest.approx([2 / 61, 1 / 62 + 1 / 63, 1 / 62 + 1 / 63])
+    assert {hit.source for hit in outcome[0].hits} == {AGENT}
+    assert [step.ids for step in steps(outcome[0], "read", "gist read")] == [
         ("bridge", "fair"),
         ("bridge", "fair", "ilse"),
     ]
@@ -144,16 +144,16 @@ BRIDGE_RANKING = ["ilse", "bridge", "meadow", "town", "fair", "arl"]
 
 def test_a_bridge_over_two_rounds(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, **BRIDGE)
-    told = asked(workspace, AGENT, QUESTION)
+    outcome = ask_counted(workspace, AGENT, QUESTION)
     assert [call.task for call in calls] == ["read", "read", "reason", "rewrite", "read", "read on", "reason"]
-    check(told, calls, BRIDGE_RANKING, [DESIGNED, BORN, LIES, DESIGNED], ENOUGH, BRIDGE_PAID)
-    assert by_equation_9(workspace, told[0], "bm25", base_k=3, k=3) == BRIDGE_RANKING
-    assert [step.query for step in steps(told[0], "text")] == [QUESTION, "On which river does Port Callan lie?"]
+    check(outcome, calls, BRIDGE_RANKING, [DESIGNED, BORN, LIES, DESIGNED], ENOUGH, BRIDGE_PAID)
+    assert by_equation_9(workspace, outcome[0], "bm25", base_k=3, k=3) == BRIDGE_RANKING
+    assert [step.query for step in steps(outcome[0], "text")] == [QUESTION, "On which river does Port Callan lie?"]
     assert calls[3].shown.endswith("Not enough, because: The river of Port Callan is not known.")
     assert calls[4].shown.endswith("Question: On which river does Port Callan lie?")  # Eq. 1: q(n), no memory
     facts = "- Ostra Bridge | was designed by | Ilse Harrow\n- Ilse Harrow | was born in | Port Callan"
     assert calls[5].shown.endswith(f"{facts}\n\nQuestion: {QUESTION}")  # Eq. 4: q, and G(1)
-    if_stopped = steps(told[0], "ranking if it stopped here")
+    if_stopped = steps(outcome[0], "ranking if it stopped here")
     assert [(step.iteration, step.ids) for step in if_stopped] == [
         (1, ("bridge", "ilse", "meadow", "fair", "town")),
         (2, tuple(BRIDGE_RANKING)),
@@ -163,12 +163,15 @@ def test_a_bridge_over_two_rounds(workspace: Index, server: OpenAIServer) -> Non
 def test_a_bridge_over_three_rounds(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
-        read=[triples(*one) for one in ((DESIGNED,), (DESIGNED,), (BORN,), (BORN,), (LIES,), (LIES, ENDS))],
+        read=[
+            triples(*read_triples)
+            for read_triples in ((DESIGNED,), (DESIGNED,), (BORN,), (BORN,), (LIES,), (LIES, ENDS))
+        ],
         reason=[no("Her birthplace is missing."), no("The river is missing."), YES],
         rewrite=[ask("Where was Ilse Harrow born?"), ask("On which river lies Port Callan, and where does it end?")],
     )
     agent = "gear(base_k=2, passage_link_k=3)"  # both searches are hybrid
-    told = asked(workspace, agent, LONGER)
+    outcome = ask_counted(workspace, agent, LONGER)
     assert [call.task for call in calls] == [
         *("read", "read", "reason", "rewrite"),
         *("read", "read on", "reason", "rewrite"),
@@ -177,9 +180,9 @@ def test_a_bridge_over_three_rounds(workspace: Index, server: OpenAIServer) -> N
     names = ("read", "gist read", "reason", "rewrite")
     paid = [(1 + n // 4, names[n % 4], n) for n in range(11)]
     ranking = ["ilse", "bridge", "town", "meadow", "arl", "sarn", "fair"]
-    check(told, calls, ranking, [DESIGNED, BORN, LIES, ENDS], ENOUGH, paid)
-    assert by_equation_9(workspace, told[0], "hybrid", base_k=2, k=3) == ranking
-    first, second, third = (set(step.ids) for step in steps(told[0], "gist read"))
+    check(outcome, calls, ranking, [DESIGNED, BORN, LIES, ENDS], ENOUGH, paid)
+    assert by_equation_9(workspace, outcome[0], "hybrid", base_k=2, k=3) == ranking
+    first, second, third = (set(step.ids) for step in steps(outcome[0], "gist read"))
     assert {"bridge", "ilse"} <= first  # each round's beams lead to the next passage of the chain
     assert {"ilse", "town"} <= second
     assert {"town", "arl"} <= third
@@ -195,8 +198,8 @@ NEXT = "On which river does Port Callan lie?"
 MADE = Triple("Ilse Harrow", "made", "Ostra Bridge")
 FLOWS = Triple("River Sarn", "flows into", "Grey Sea")
 ASKED = {"q1": QUESTION, "q2": NEXT} | {
-    f"t{n}": f"{one.subject} {one.predicate} {one.object}"
-    for n, one in enumerate((DESIGNED, HELD, MADE, BORN, LIES, FLOWS), 1)
+    f"t{n}": f"{fact.subject} {fact.predicate} {fact.object}"
+    for n, fact in enumerate((DESIGNED, HELD, MADE, BORN, LIES, FLOWS), 1)
 }
 PASSAGES = {
     "bridge": {"q1": 0.8, "t1": 0.5, "t4": 0.1},
@@ -224,10 +227,10 @@ CHAINS: dict[tuple[Triple, ...], dict[str, float]] = {
 
 
 def written() -> WrittenVectors:
-    texts = {one.id: one.text for one in CHAIN}
+    texts = {document.id: document.text for document in CHAIN}
     cosines = {texts[id]: near for id, near in PASSAGES.items()}
     for chain, near in CHAINS.items():
-        cosines[" ".join(f"{one.subject} {one.predicate} {one.object}" for one in chain)] = near
+        cosines[" ".join(f"{link.subject} {link.predicate} {link.object}" for link in chain)] = near
     directions = {text: {ASKED[name]: cosine for name, cosine in near.items()} for text, near in cosines.items()}
     return WrittenVectors(questions=tuple(ASKED.values()), cosines=directions)
 
@@ -275,7 +278,7 @@ def test_a_dialogue_by_hand(tmp_path: Path, server: OpenAIServer) -> None:
     # Had it stopped after round 1, with DESIGNED, BORN and C_1: ilse .0481, bridge .0328, meadow .0318, fair and sarn
     # 1/62 each with the best rank 2, so by id, town 1/63.
     encoder = written()
-    made = built(tmp_path, CHAIN, encoder)
+    index_folder = built(tmp_path, CHAIN, encoder)
     calls = script(
         server,
         read=[
@@ -290,29 +293,29 @@ def test_a_dialogue_by_hand(tmp_path: Path, server: OpenAIServer) -> None:
     agent = Gear.model_validate(
         {"base": "dense", "link_base": "dense", "scoring": "exact", "beam_width": 2, "base_k": 2, "passage_link_k": 3}
     )
-    with opened(made, tmp_path, server, encoder=encoder) as workspace:
-        told = asked(workspace, agent, QUESTION)
-    found, _ = told
-    check(told, calls, list(final), [DESIGNED, BORN, LIES, DESIGNED], ENOUGH, BRIDGE_PAID)
-    assert [hit.score for hit in found.hits] == pytest.approx(list(final.values()), abs=1e-12)
+    with opened(index_folder, tmp_path, server, encoder=encoder) as workspace:
+        outcome = ask_counted(workspace, agent, QUESTION)
+    answer, _ = outcome
+    check(outcome, calls, list(final), [DESIGNED, BORN, LIES, DESIGNED], ENOUGH, BRIDGE_PAID)
+    assert [hit.score for hit in answer.hits] == pytest.approx(list(final.values()), abs=1e-12)
 
-    beams = steps(found, "triple beams")
+    beams = steps(answer, "triple beams")
     assert [step.ids for step in beams] == [("bridge", "fair", "ilse", "meadow"), ("town", "ilse", "meadow")]
     assert [step.paths for step in beams] == [((DESIGNED, BORN), (HELD, MEADOW)), ((LIES, MEADOW), (BORN, MEADOW))]
     assert [step.scores for step in beams] == [pytest.approx([1.1, 0.85]), pytest.approx([1.0, 0.8])]
     assert 1.0 * math.exp(-1 / 4) < 0.85 < 1.0  # what decided about the second chain of round 1
-    links = steps(found, "tripleLink")
+    links = steps(answer, "tripleLink")
     assert [step.ids for step in links] == [("bridge#t0000", "fair#t0000", "sarn#t0000"), ("town#t0000", "ilse#t0000")]
-    shown = [step.ids for step in steps(found, "vectors", "read", "gist read")]
+    shown = [step.ids for step in steps(answer, "vectors", "read", "gist read")]
     assert shown == [
         *(("bridge", "fair"), ("bridge", "fair"), ("bridge", "fair", "ilse", "meadow")),
         *(("sarn", "town"), ("sarn", "town"), ("town", "sarn", "ilse", "meadow")),
     ]
-    assert [step.ids for step in steps(found, "ranking if it stopped here")] == [
+    assert [step.ids for step in steps(answer, "ranking if it stopped here")] == [
         ("ilse", "bridge", "meadow", "fair", "sarn", "town"),
         tuple(final),
     ]
-    assert steps(found, "passageLink")[0].triples == (DESIGNED, BORN, LIES)  # each is looked up once
+    assert steps(answer, "passageLink")[0].triples == (DESIGNED, BORN, LIES)  # each is looked up once
 
 
 # ---------------------------------------------------------------- why it stops
@@ -325,10 +328,10 @@ def test_a_rewrite_that_changes_nothing_ends_it(workspace: Index, server: OpenAI
         reason=[no("No designer.")],
         rewrite=[ask(" who DESIGNED  Ostra Bridge? ")],
     )
-    told = asked(workspace, AGENT, SHORT)
+    outcome = ask_counted(workspace, AGENT, SHORT)
     assert [call.task for call in calls] == ["read", "read", "reason", "rewrite"]
-    check(told, calls, ["bridge", "fair", "sarn", "ilse"], [SPANS], BEFORE, BRIDGE_PAID[:4])
-    assert by_equation_9(workspace, told[0], "bm25", base_k=3, k=3) == ["bridge", "fair", "sarn", "ilse"]
+    check(outcome, calls, ["bridge", "fair", "sarn", "ilse"], [SPANS], BEFORE, BRIDGE_PAID[:4])
+    assert by_equation_9(workspace, outcome[0], "bm25", base_k=3, k=3) == ["bridge", "fair", "sarn", "ilse"]
 
 
 def test_a_question_of_an_earlier_round_ends_it_too(workspace: Index, server: OpenAIServer) -> None:
@@ -338,7 +341,7 @@ def test_a_question_of_an_earlier_round_ends_it_too(workspace: Index, server: Op
         reason=[no("Nothing of her."), no("Nothing of the bridge.")],
         rewrite=[ask("Where was Ilse Harrow born?"), ask(SHORT)],
     )
-    told = asked(workspace, AGENT, SHORT)
+    outcome = ask_counted(workspace, AGENT, SHORT)
     assert [call.task for call in calls] == [
         "read",
         "read",
@@ -350,22 +353,22 @@ def test_a_question_of_an_earlier_round_ends_it_too(workspace: Index, server: Op
         "rewrite",
     ]
     paid = [*BRIDGE_PAID, (2, "rewrite", 7)]
-    check(told, calls, ["bridge", "ilse", "fair", "meadow", "town"], [DESIGNED, BORN], BEFORE, paid)
-    assert [step.note for step in steps(told[0], "rewrite")] == ["Where was Ilse Harrow born?", SHORT]
+    check(outcome, calls, ["bridge", "ilse", "fair", "meadow", "town"], [DESIGNED, BORN], BEFORE, paid)
+    assert [step.note for step in steps(outcome[0], "rewrite")] == ["Where was Ilse Harrow born?", SHORT]
 
 
 def test_a_question_may_be_asked_again(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server, read=[triples(DESIGNED), triples(SPANS), triples()], reason=[no("No designer.")], rewrite=[ask(SHORT)]
     )
-    told = asked(workspace, AGENT.replace(")", ", repeated=ask, iterations=3)"), SHORT)
+    outcome = ask_counted(workspace, AGENT.replace(")", ", repeated=ask, iterations=3)"), SHORT)
     # Round 2 reads nothing that round 1 did not (request 0), and reads on with the memory for nothing (4); with the
     # same memory it reasons and rewrites as before (2, 3), from the cache. Round 3 reads nothing new at all.
     assert [call.task for call in calls] == ["read", "read", "reason", "rewrite", "read on"]
     again = [(2, "gist read", 4), (2, "reason", 2), (2, "rewrite", 3), (3, "reason", 2)]
     end = "stopped: after 3 iterations, of at most 3"
-    check(told, calls, ["bridge", "fair", "ilse", "sarn"], [SPANS], end, [*BRIDGE_PAID[:4], *again])
-    assert by_equation_9(workspace, told[0], "bm25", base_k=3, k=3) == ["bridge", "fair", "ilse", "sarn"]
+    check(outcome, calls, ["bridge", "fair", "ilse", "sarn"], [SPANS], end, [*BRIDGE_PAID[:4], *again])
+    assert by_equation_9(workspace, outcome[0], "bm25", base_k=3, k=3) == ["bridge", "fair", "ilse", "sarn"]
 
 
 @pytest.mark.parametrize(
@@ -376,42 +379,42 @@ def test_never_enough(iterations: int, ranking: list[str], workspace: Index, ser
     # C_1 is bridge, fair, ilse, every later round gives bridge, ilse, and every copy of the triple bridge, ilse, fair.
     # After n rounds fair has n/63 + 1/62 and ilse 1/63 + (2n - 1)/62: the same for n = 1, when the id decides.
     requests = always_no(server)
-    found, tally = asked(workspace, AGENT.replace(")", f", iterations={iterations})"), SHORT)
+    retrieval, tally = ask_counted(workspace, AGENT.replace(")", f", iterations={iterations})"), SHORT)
     by_task = {"read": iterations + 1, "read on": iterations - 1, "reason": iterations, "rewrite": iterations - 1}
     assert requests == +Counter(by_task)
     assert (tally.calls, tally.replayed, len(server.requests)) == (4 * iterations - 1, 0, 4 * iterations - 1)
     end = f"stopped: after {iterations} iterations, of at most {iterations}"
-    assert ended(found) == ([DESIGNED] * iterations, end)  # what is read twice stands there twice
-    assert ids(found) == by_equation_9(workspace, found, "bm25", base_k=3, k=3) == ranking
+    assert ended(retrieval) == ([DESIGNED] * iterations, end)  # what is read twice stands there twice
+    assert ids(retrieval) == by_equation_9(workspace, retrieval, "bm25", base_k=3, k=3) == ranking
 
 
 def test_the_same_passages_in_another_order_are_read_once(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(DESIGNED)], reason=[no("Her birthplace is missing.")])
     agent = "gear(base=bm25, base_k=3, link_base=bm25, passage_link_k=3, iterations=1)"
-    found, tally = asked(workspace, agent, QUESTION)
-    read, gist = steps(found, "read", "gist read")
+    retrieval, tally = ask_counted(workspace, agent, QUESTION)
+    read, gist = steps(retrieval, "read", "gist read")
     assert (set(read.ids), read.ids == gist.ids) == (set(gist.ids), False)
     assert (read.triples, gist.triples) == ((DESIGNED,), (DESIGNED,))
     assert gist.note == "These passages were read before, in this or another order."
     assert ([call.task for call in calls], tally.calls) == (["read", "reason"], 2)
-    assert ended(found)[0] == [DESIGNED]
+    assert ended(retrieval)[0] == [DESIGNED]
 
 
 def test_a_rewrite_sees_what_was_asked_only_if_it_is_told_to(workspace: Index, server: OpenAIServer) -> None:
     read = [triples(DESIGNED), triples(DESIGNED), *[triples()] * 6]
     again, missing = ask("Where was Ilse Harrow born?"), no("Her birthplace is missing.")
     calls = script(server, read=read, reason=[missing, missing], rewrite=[again, again])
-    found, _ = asked(workspace, AGENT, SHORT)
-    assert ended(found)[1] == BEFORE  # Eq. 7 names question, memory and reason
+    retrieval, _ = ask_counted(workspace, AGENT, SHORT)
+    assert ended(retrieval)[1] == BEFORE  # Eq. 7 names question, memory and reason
     assert not any("Searched for before" in call.shown for call in calls)
     calls = script(server, read=read, reason=[YES], rewrite=[again, ask("In which town did Ilse Harrow grow up?")])
-    found, _ = asked(workspace, AGENT.replace(")", ", show_asked=true, iterations=3)"), SHORT)
+    retrieval, _ = ask_counted(workspace, AGENT.replace(")", ", show_asked=true, iterations=3)"), SHORT)
     shown = [call.shown for call in calls if call.task == "rewrite shown"]
-    assert [one.partition("Searched for before:\n")[2].partition("\n\n")[0] for one in shown] == [
+    assert [message.partition("Searched for before:\n")[2].partition("\n\n")[0] for message in shown] == [
         f"- {SHORT}",
         f"- {SHORT}\n- Where was Ilse Harrow born?",
     ]
-    assert [step.query for step in steps(found, "text")][2] == "In which town did Ilse Harrow grow up?"
+    assert [step.query for step in steps(retrieval, "text")][2] == "In which town did Ilse Harrow grow up?"
 
 
 # ---------------------------------------------------------------- what is no answer
@@ -424,7 +427,7 @@ def test_a_read_that_finds_nothing(workspace: Index, server: OpenAIServer) -> No
         reason=[no("No facts."), YES],
         rewrite=[ask("Whose bridge is it?")],
     )
-    told = asked(workspace, AGENT, SHORT)
+    outcome = ask_counted(workspace, AGENT, SHORT)
     # C_1 = C'_1: the gist read is the read once more, and is not asked again. G(1) is empty, so that the gist read of
     # round 2 is one without a memory. Eq. 9 fuses bridge, ilse, fair (the triple's), bridge, fair and bridge, ilse.
     assert [call.task for call in calls] == ["read", "reason", "rewrite", "read", "read", "reason"]
@@ -432,9 +435,9 @@ def test_a_read_that_finds_nothing(workspace: Index, server: OpenAIServer) -> No
         *((1, "read", 0), (1, "reason", 1), (1, "rewrite", 2)),
         *((2, "read", 3), (2, "gist read", 4), (2, "reason", 5)),
     ]
-    check(told, calls, ["bridge", "ilse", "fair"], [DESIGNED], ENOUGH, paid)
-    assert by_equation_9(workspace, told[0], "bm25", base_k=3, k=3) == ["bridge", "ilse", "fair"]
-    first = [step for step in told[0].trace if step.iteration == 1]
+    check(outcome, calls, ["bridge", "ilse", "fair"], [DESIGNED], ENOUGH, paid)
+    assert by_equation_9(workspace, outcome[0], "bm25", base_k=3, k=3) == ["bridge", "ilse", "fair"]
+    first = [step for step in outcome[0].trace if step.iteration == 1]
     assert [step.index for step in first] == [
         *("text", "read", "triple beams", "gist read", "reason", "rewrite"),
         "ranking if it stopped here",
@@ -446,12 +449,12 @@ def test_a_read_that_finds_nothing(workspace: Index, server: OpenAIServer) -> No
 
 def test_nothing_is_ever_read(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples()], reason=[no("No facts.")])
-    told = asked(workspace, AGENT.replace(")", ", iterations=1)"), SHORT)
-    base, _ = asked(workspace, "bm25", SHORT, k=3)
+    outcome = ask_counted(workspace, AGENT.replace(")", ", iterations=1)"), SHORT)
+    base, _ = ask_counted(workspace, "bm25", SHORT, k=3)
     end = "stopped: after 1 iterations, of at most 1"
-    check(told, calls, ids(base), [], end, [(1, "read", 0), (1, "reason", 1)])
-    assert [hit.score for hit in told[0].hits] == pytest.approx([1 / 61, 1 / 62])
-    assert steps(told[0], "tripleLink", "passageLink") == []
+    check(outcome, calls, ids(base), [], end, [(1, "read", 0), (1, "reason", 1)])
+    assert [hit.score for hit in outcome[0].hits] == pytest.approx([1 / 61, 1 / 62])
+    assert steps(outcome[0], "tripleLink", "passageLink") == []
 
 
 def test_a_reason_that_cannot_be_read_is_no(workspace: Index, server: OpenAIServer) -> None:
@@ -461,7 +464,7 @@ def test_a_reason_that_cannot_be_read_is_no(workspace: Index, server: OpenAIServ
         reason=["I believe so.", "Yes!", YES],
         rewrite=[ask("Where was Ilse Harrow born?")],
     )
-    told = asked(workspace, AGENT, SHORT)
+    outcome = ask_counted(workspace, AGENT, SHORT)
     tasks = ["read", "read", "reason", "reason", "rewrite", "read", "read on", "reason"]
     assert [call.task for call in calls] == tasks
     paid = [
@@ -469,11 +472,11 @@ def test_a_reason_that_cannot_be_read_is_no(workspace: Index, server: OpenAIServ
         *((2, "read", 5), (2, "gist read", 6), (2, "reason", 7)),
     ]
     ranking = ["bridge", "ilse", "fair", "meadow", "town"]
-    check(told, calls, ranking, [DESIGNED, BORN], ENOUGH, paid)
-    assert by_equation_9(workspace, told[0], "bm25", base_k=3, k=3) == ranking
+    check(outcome, calls, ranking, [DESIGNED, BORN], ENOUGH, paid)
+    assert by_equation_9(workspace, outcome[0], "bm25", base_k=3, k=3) == ranking
     counted = {"malformed": 2, "asked again": 1, "failed": 1, "taken for no": 1, "strict": 1}
-    assert told[1].stages[REASON.name] == counted
-    assert told[1].stages[READ.name] == {"strict": 4}
+    assert outcome[1].stages[REASON.name] == counted
+    assert outcome[1].stages[READ.name] == {"strict": 4}
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["read", "gist read"])
@@ -483,7 +486,7 @@ def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: I
         pytest.raises(LLMError, match="gear-read: small gave no usable answer") as raised,
         ledger.record_calls() as tally,
     ):
-        asked(workspace, AGENT, SHORT)
+        ask_counted(workspace, AGENT, SHORT)
     assert raised.value.kind == "malformed"
     assert len(server.requests) == before + 2
     assert tally.stages[READ.name]["failed"] == 1
@@ -492,21 +495,21 @@ def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: I
 def test_what_is_no_triple_spoils_no_other(workspace: Index, server: OpenAIServer) -> None:
     mixed = {"triples": [["Ostra Bridge", "spans"], [1, 2, 3], [" ", "a", "b"], triples(BORN)["triples"][0], "?"]}
     script(server, read=[triples(DESIGNED), mixed], reason=[YES])
-    found, _ = asked(workspace, AGENT, SHORT)
-    assert ended(found) == ([Triple("1", "2", "3"), BORN], ENOUGH)
+    retrieval, _ = ask_counted(workspace, AGENT, SHORT)
+    assert ended(retrieval) == ([Triple("1", "2", "3"), BORN], ENOUGH)
 
 
 def test_a_rewrite_that_cannot_be_read_fails_the_question(workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[triples(DESIGNED)] * 2, reason=[no("a")], rewrite=["Hm.", "Well."])
     with pytest.raises(LLMError, match="gear-rewrite: small gave no usable answer"):
-        asked(workspace, AGENT, SHORT)
+        ask_counted(workspace, AGENT, SHORT)
 
 
 def test_a_blank_rewrite_ends_it(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(DESIGNED)] * 2, reason=[no("a")], rewrite=[ask(" \n")])
-    found, _ = asked(workspace, AGENT, SHORT)
-    assert (ids(found), len(calls)) == (["bridge", "fair", "ilse"], 4)
-    assert ended(found)[0] == [DESIGNED]
+    retrieval, _ = ask_counted(workspace, AGENT, SHORT)
+    assert (ids(retrieval), len(calls)) == (["bridge", "fair", "ilse"], 4)
+    assert ended(retrieval)[0] == [DESIGNED]
 
 
 # ---------------------------------------------------------------- the readings of G5 to G7
@@ -524,8 +527,8 @@ def test_what_the_second_round_is_asked(
     parameter: str, task: str, asks: str, read: tuple[str, ...] | None, workspace: Index, server: OpenAIServer
 ) -> None:
     calls = script(server, **BRIDGE)
-    found, _ = asked(workspace, AGENT.replace(")", f", {parameter})"), QUESTION)
-    base, sync, gist, beams = (steps(found, name)[1] for name in ("text", "read", "gist read", "triple beams"))
+    retrieval, _ = ask_counted(workspace, AGENT.replace(")", f", {parameter})"), QUESTION)
+    base, sync, gist, beams = (steps(retrieval, name)[1] for name in ("text", "read", "gist read", "triple beams"))
     assert base.query == "On which river does Port Callan lie?"  # the base always searches for the new question
     assert (calls[4].task, calls[5].task) == (task, "read on")
     assert calls[4].shown.endswith(f"Question: {asks}")
@@ -536,19 +539,19 @@ def test_what_the_second_round_is_asked(
 
 def test_the_gist_may_be_read_from_what_the_beams_found(workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[triples(DESIGNED), triples()], reason=[YES])
-    found, _ = asked(workspace, AGENT.replace(")", ", gist_source=expanded)"), SHORT)
-    (beams,), (gist,) = steps(found, "triple beams"), steps(found, "gist read")
+    retrieval, _ = ask_counted(workspace, AGENT.replace(")", ", gist_source=expanded)"), SHORT)
+    (beams,), (gist,) = steps(retrieval, "triple beams"), steps(retrieval, "gist read")
     assert gist.ids == beams.ids == ("bridge", "ilse")  # fair, which only the base found, is not read
-    assert ids(found) == ["bridge", "fair", "ilse"]
+    assert ids(retrieval) == ["bridge", "fair", "ilse"]
 
 
 def test_the_list_of_a_triple_is_cut(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(BORN), triples(BORN)], reason=[YES])
     rankings = []
     for k in (1, 2, 10):
-        found, _ = asked(workspace, f"gear(base=bm25, link_base=bm25, base_k=1, passage_link_k={k})", SHORT)
-        assert ids(found) == by_equation_9(workspace, found, "bm25", base_k=1, k=k)
-        rankings.append(steps(found, "passageLink")[0].ids)
+        retrieval, _ = ask_counted(workspace, f"gear(base=bm25, link_base=bm25, base_k=1, passage_link_k={k})", SHORT)
+        assert ids(retrieval) == by_equation_9(workspace, retrieval, "bm25", base_k=1, k=k)
+        rankings.append(steps(retrieval, "passageLink")[0].ids)
     assert len(calls) == 3  # the number of passages of a triple changes nothing that is asked
     assert rankings[0] == ("ilse",)
     assert rankings[1] == rankings[2][:2]
@@ -572,9 +575,9 @@ def test_triples_are_looked_through_until_there_are_passages_enough(tmp_path: Pa
 
 def test_sync_reads_once(workspace: Index, server: OpenAIServer) -> None:
     calls = script(server, read=[triples(BORN, DESIGNED, BORN)])
-    (found, tally) = asked(workspace, "gear.sync(base=bm25, link_base=bm25, base_k=3)", SHORT)
+    (retrieval, tally) = ask_counted(workspace, "gear.sync(base=bm25, link_base=bm25, base_k=3)", SHORT)
     assert ([call.task for call in calls], tally.calls) == (["read"], 1)
-    base, read, link, beams = found.trace
+    base, read, link, beams = retrieval.trace
     assert (base.index, read.index, link.index, beams.index) == ("text", "read", "tripleLink", "triple beams")
     assert read.ids == base.ids == ("bridge", "fair")
     assert read.triples == (BORN, DESIGNED)
@@ -584,16 +587,16 @@ def test_sync_reads_once(workspace: Index, server: OpenAIServer) -> None:
         == (tally.first.input_tokens, tally.first.output_tokens)
     )
     assert link.ids == ("ilse#t0000", "bridge#t0000")
-    assert ids(found) == fused(beams.ids, base.ids)
-    assert set(ids(found)) == {"bridge", "ilse", "meadow", "town", "fair"}
+    assert ids(retrieval) == fused(beams.ids, base.ids)
+    assert set(ids(retrieval)) == {"bridge", "ilse", "meadow", "town", "fair"}
     assert calls[0].shown.endswith(f"Question: {SHORT}")
 
 
 def test_sync_of_nothing_read_is_its_base(workspace: Index, server: OpenAIServer) -> None:
     script(server, read=[triples()])
-    found, tally = asked(workspace, "gear.sync", SHORT)
-    base, _ = asked(workspace, "hybrid", SHORT)
-    assert ids(found) == ids(base)
+    retrieval, tally = ask_counted(workspace, "gear.sync", SHORT)
+    base, _ = ask_counted(workspace, "hybrid", SHORT)
+    assert ids(retrieval) == ids(base)
     assert tally.calls == 1
 
 
@@ -608,7 +611,7 @@ def test_a_model_that_is_not_reached_is_no_answer(workspace: Index, server: Open
 
     server.choose = drops
     with pytest.raises(LLMError, match="did not answer"):
-        asked(workspace, AGENT, SHORT)
+        ask_counted(workspace, AGENT, SHORT)
 
 
 @pytest.mark.parametrize("written", ["gear.naive(base=ircot)", "gear.sync(base=ircot)", "gear(base=ircot)"])
@@ -618,9 +621,9 @@ def test_what_the_base_asks_is_asked_too(written: str) -> None:
     assert set(base) <= set(tasks_of(registry.scheme(written)))
 
 
-def test_the_notes_of_the_base_reach_the_reader(made: Path, tmp_path: Path) -> None:
-    with opened(made, tmp_path, None) as workspace:
-        found, _ = asked(workspace, "gear(base=self-ask(base=bm25, candidates=1), iterations=1)", SHORT)
-        base, _ = asked(workspace, "self-ask(base=bm25, candidates=1)", SHORT)
+def test_the_notes_of_the_base_reach_the_reader(template: Path, tmp_path: Path) -> None:
+    with opened(template, tmp_path, None) as workspace:
+        retrieval, _ = ask_counted(workspace, "gear(base=self-ask(base=bm25, candidates=1), iterations=1)", SHORT)
+        base, _ = ask_counted(workspace, "self-ask(base=bm25, candidates=1)", SHORT)
     assert base.notes != ()
-    assert found.notes == base.notes
+    assert retrieval.notes == base.notes

@@ -38,20 +38,20 @@ def scattered(count: int = 30) -> list[Document]:
     ]
     documents = [spelt(f"d{n:02d}", *triples) for n, triples in enumerate(lines)]
     return [
-        Document(one.id, one.title, one.text, {"half": "first" if n % 2 else "second"})
-        for n, one in enumerate(documents)
+        Document(source.id, source.title, source.text, {"half": "first" if n % 2 else "second"})
+        for n, source in enumerate(documents)
     ]
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder, documents = tmp_path_factory.mktemp("gear"), scattered()
-    made = imported(folder / "w", openie(folder / "f.json", documents), documents)
-    made.build(Naive(), Naive(graph=TripleGraph(memory_gib=0)))
-    return made
+    index = imported(folder / "w", openie(folder / "f.json", documents), documents)
+    index.build(Naive(), Naive(graph=TripleGraph(memory_gib=0)))
+    return index
 
 
-def asked(workspace: Index, written: str | ExpandingScheme, k: int = 10, where: object = None) -> list[Retrieval]:
+def ask(workspace: Index, written: str | ExpandingScheme, k: int = 10, where: object = None) -> list[Retrieval]:
     texts = (
         "Where does the Rhine rise?",
         "Who made glass in Lindau?",
@@ -68,9 +68,9 @@ def asked(workspace: Index, written: str | ExpandingScheme, k: int = 10, where: 
 def test_memory_and_store_show_the_same(workspace: Index) -> None:
     graph, collection = workspace.open_part(TripleGraph()), workspace.open_part(Vectors(of=Triples()))
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
-    found = triples_in_memory(graph, collection)
-    assert found is not None
-    memory = MemorySpace(found, unit(vector))
+    triples = triples_in_memory(graph, collection)
+    assert triples is not None
+    memory = MemorySpace(triples, unit(vector))
     for other in (graph, workspace.open_part(TripleGraph(memory_gib=0))):
         store = StoreSpace(other, collection, unit(vector))
         passages = ["d03", "no such", "d00"]
@@ -80,9 +80,9 @@ def test_memory_and_store_show_the_same(workspace: Index) -> None:
         assert memory.records(start.tolist()) == store.records(twin.tolist())
         assert memory.vectors(start) == pytest.approx(store.vectors(twin), abs=1e-7)
         for limit in (1, 4, 100):
-            near = [memory.records(one.tolist()) for one in memory.around(start, limit)]
-            assert near == [store.records(one.tolist()) for one in store.around(twin, limit)]
-            assert max(map(len, near)) == min(limit, max(len(one) for one in memory.around(start, 1000)))
+            near = [memory.records(places.tolist()) for places in memory.around(start, limit)]
+            assert near == [store.records(places.tolist()) for places in store.around(twin, limit)]
+            assert max(map(len, near)) == min(limit, max(len(places) for places in memory.around(start, 1000)))
         assert memory.records(memory.of_ids(["d00#t0001", "x"]).tolist()) == store.records(
             store.of_ids(["d00#t0001", "x"]).tolist()
         )
@@ -93,31 +93,33 @@ def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Index) -> None:
     fields = ("subject", "predicate", "object", "vector")
     rows = sorted((row for batch in collection.scan(fields) for row in batch.to_pylist()), key=lambda row: row["id"])
     vector = unit(workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0])
-    found = triples_in_memory(workspace.open_part(TripleGraph()), collection)
-    assert found is not None
-    space = MemorySpace(found, vector)
+    triples = triples_in_memory(workspace.open_part(TripleGraph()), collection)
+    assert triples is not None
+    space = MemorySpace(triples, vector)
     for row in rows[::7]:
         sides = {row["subject"], row["object"]}
-        shared = [one for one in rows if one is not row and sides & {one["subject"], one["object"]}]
-        shared.sort(key=lambda one: (-round(float(np.array(one["vector"], np.float64) @ vector), 9), one["id"]))
+        shared = [other for other in rows if other is not row and sides & {other["subject"], other["object"]}]
+        shared.sort(key=lambda other: (-round(float(np.array(other["vector"], np.float64) @ vector), 9), other["id"]))
         (near,) = space.around(space.of_ids([row["id"]]), 5)
-        assert [record.id for record in space.records(near.tolist())] == [one["id"] for one in shared[:5]]
+        assert [record.id for record in space.records(near.tolist())] == [other["id"] for other in shared[:5]]
 
 
 @pytest.mark.parametrize("scoring", ["composed", "exact", "refined"])
 def test_a_graph_that_does_not_fit_gives_the_same_answers(workspace: Index, scoring: str) -> None:
-    in_memory = asked(workspace, f"gear.naive(scoring={scoring})")
-    from_store = asked(workspace, f"gear.naive(scoring={scoring}, graph=triple_graph(memory_gib=0))")
+    in_memory = ask(workspace, f"gear.naive(scoring={scoring})")
+    from_store = ask(workspace, f"gear.naive(scoring={scoring}, graph=triple_graph(memory_gib=0))")
     assert_same(in_memory, from_store, "from the store")
-    assert [one.trace[-1].paths for one in in_memory] == [one.trace[-1].paths for one in from_store]
+    assert [retrieval.trace[-1].paths for retrieval in in_memory] == [
+        retrieval.trace[-1].paths for retrieval in from_store
+    ]
 
 
 def test_chains_keep_to_the_filter(workspace: Index) -> None:
     where = meta("half", "first")
-    for found in asked(workspace, "gear.naive(base=bm25, scoring=composed)", 30, where):
-        assert {hit.metadata[hit.doc_ids[0]]["half"] for hit in found.hits} == {"first"}
-        assert found.trace[-1].paths
-        assert all(int(id[1:]) % 2 for id in found.trace[-1].ids)
+    for retrieval in ask(workspace, "gear.naive(base=bm25, scoring=composed)", 30, where):
+        assert {hit.metadata[hit.doc_ids[0]]["half"] for hit in retrieval.hits} == {"first"}
+        assert retrieval.trace[-1].paths
+        assert all(int(id[1:]) % 2 for id in retrieval.trace[-1].ids)
 
 
 # ---------------------------------------------------------------- by hand
@@ -135,12 +137,12 @@ def test_expansion_reaches_what_the_base_does_not(tmp_path: Path) -> None:
     query = [Query("q", "Where does the Rhine rise?")]
     base = built_retriever(workspace, "bm25").retrieve(query, 5)[0]
     assert [hit.id for hit in base.hits] == ["a"]
-    found = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(query, 5)[0]
+    retrieval = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(query, 5)[0]
     # Both triples of a are starts; each has two neighbours but the other: b over the Alps, d over Rotterdam. So the
     # chains' passages are a, then b and d, and the fusion with the base's list [a] puts a first: 2/61, 1/62, 1/63.
-    assert {hit.id for hit in found.hits} == {"a", "b", "d"}
-    assert [hit.score for hit in found.hits] == pytest.approx([2 / 61, 1 / 62, 1 / 63])
-    step = found.trace[-1]
+    assert {hit.id for hit in retrieval.hits} == {"a", "b", "d"}
+    assert [hit.score for hit in retrieval.hits] == pytest.approx([2 / 61, 1 / 62, 1 / 63])
+    step = retrieval.trace[-1]
     assert (step.index, step.iteration) == ("triple beams", 1)
     assert set(step.paths) == {
         (Triple("Rhine", "rises in", "Alps"), Triple("Alps", "hold", "Mont Blanc")),
@@ -162,12 +164,12 @@ def test_each_k_is_a_run_of_its_own(workspace: Index) -> None:
     assert not Gear().depends_on_k(20)
     for k in (2, 5):
         of_k, fixed = (
-            asked(workspace, "gear.naive(base=bm25)", k),
-            asked(workspace, f"gear.naive(base=bm25, base_k={k})", k),
+            ask(workspace, "gear.naive(base=bm25)", k),
+            ask(workspace, f"gear.naive(base=bm25, base_k={k})", k),
         )
         assert_same(of_k, fixed, f"k = {k}")
-    few, many = asked(workspace, "gear.naive(base_k=4)", 3), asked(workspace, "gear.naive(base_k=4)", 9)
-    assert [one.hits for one in few] == [one.hits[:3] for one in many]
+    few, many = ask(workspace, "gear.naive(base_k=4)", 3), ask(workspace, "gear.naive(base_k=4)", 9)
+    assert [retrieval.hits for retrieval in few] == [retrieval.hits[:3] for retrieval in many]
 
 
 # ---------------------------------------------------------------- parameters
@@ -237,9 +239,9 @@ def test_passages_without_triples(tmp_path: Path) -> None:
     ]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", [A, *documents]), documents)
     query = [Query("q", "Where does the Rhine rise?")]
-    found = built_retriever(workspace, "gear.naive(base=bm25)").retrieve(query, 5)[0]
-    assert [(hit.id, hit.source) for hit in found.hits] == [("a", "gear.naive(base=bm25)")]
-    assert found.trace[-1].note == "0 triples to start from, 0 chains considered, 0 encoded"
+    retrieval = built_retriever(workspace, "gear.naive(base=bm25)").retrieve(query, 5)[0]
+    assert [(hit.id, hit.source) for hit in retrieval.hits] == [("a", "gear.naive(base=bm25)")]
+    assert retrieval.trace[-1].note == "0 triples to start from, 0 chains considered, 0 encoded"
     assert built_retriever(workspace, "gear.sync(base=bm25)").retrieve(query, 5)[0].hits[0].id == "a"
 
 
@@ -252,21 +254,21 @@ def test_names_of_one_character_and_of_a_thousand(tmp_path: Path) -> None:
         spelt("d", "\u200b|-|—"),
     ]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    found = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(
+    retrieval = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(
         [Query("q", f"é {long}?")], 5
     )[0]
-    assert {hit.id for hit in found.hits} == {"a", "b", "c"}
+    assert {hit.id for hit in retrieval.hits} == {"a", "b", "c"}
 
 
 def test_rings_and_repeats_end(tmp_path: Path) -> None:
     documents = [spelt(f"r{n}", f"e{n}|to|e{(n + 1) % 6}", f"e{n}|to|e{n}") for n in range(6)]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
     written = "gear.naive(base=bm25, base_k=1, scoring=composed, beam_length=12)"
-    found = built_retriever(workspace, written).retrieve([Query("q", "e0 to e1")], 6)[0]
-    chains = [[triple.subject for triple in path] for path in found.trace[-1].paths]
+    retrieval = built_retriever(workspace, written).retrieve([Query("q", "e0 to e1")], 6)[0]
+    chains = [[triple.subject for triple in path] for path in retrieval.trace[-1].paths]
     assert chains
     assert max(map(len, chains)) <= 12
-    assert len({hit.id for hit in found.hits}) == len(found.hits)
+    assert len({hit.id for hit in retrieval.hits}) == len(retrieval.hits)
 
 
 def test_a_hub_of_a_hundred_thousand_triples() -> None:

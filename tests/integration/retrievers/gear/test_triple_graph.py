@@ -25,7 +25,7 @@ C = spelt("C", "Oslo|is|far", "Rotterdam|has|harbour")
 IN_FILES, IN_STORE = TripleGraph(), TripleGraph(memory_gib=0)
 
 
-def made(tmp_path: Path, *documents: Document) -> Index:
+def build(tmp_path: Path, *documents: Document) -> Index:
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", (A, B, C)), documents)
     workspace.build(IN_FILES)
     return workspace
@@ -33,7 +33,7 @@ def made(tmp_path: Path, *documents: Document) -> Index:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    workspace = made(tmp_path_factory.mktemp("graph"), A, B, C)
+    workspace = build(tmp_path_factory.mktemp("graph"), A, B, C)
     workspace.build(IN_STORE)
     return workspace
 
@@ -137,7 +137,7 @@ def answers(workspace: Index, part: TripleGraph = IN_FILES) -> list[list[str]]:
 
 
 def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -> None:
-    writer = made(tmp_path, A, B)
+    writer = build(tmp_path, A, B)
     opened, late = writer.open_part(IN_FILES), Index.open(tmp_path / "w", create=True)
     before = answers(writer)
     writer.remove(["B"])
@@ -161,21 +161,27 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -
 
 
 def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
-    workspace = made(tmp_path, A, B)
+    workspace = build(tmp_path, A, B)
     first = answers(workspace)
     folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
-    held, reader = list(folders.iterdir()), Index.open(tmp_path / "w", create=True)
+    folders_before, reader = list(folders.iterdir()), Index.open(tmp_path / "w", create=True)
     for documents in ([C], [B]):
-        workspace.remove([one.id for one in (A, B, C) if one.id in workspace.documents.sources() and one is not A])
+        workspace.remove(
+            [
+                document.id
+                for document in (A, B, C)
+                if document.id in workspace.documents.sources() and document is not A
+            ]
+        )
         workspace.add(documents)
         workspace.build()
     assert answers(workspace) == first
-    assert list(folders.iterdir()) == held
+    assert list(folders.iterdir()) == folders_before
     reader.close()
 
 
 def test_files_that_are_lost(tmp_path: Path) -> None:
-    workspace = made(tmp_path, A)
+    workspace = build(tmp_path, A)
     folder = next((tmp_path / "w" / "parts").glob("triple_graph-*/*"))
     (folder / "entities.members.npy").write_bytes(b"")
     with pytest.raises(

@@ -75,13 +75,13 @@ def made_up(seed: int) -> list[Document]:
         return f"{name(subjects)}|{predicate}|{name(objects)}"
 
     documents = [spelt(f"d{number}", *(line() for _ in range(chance.randint(2, 4)))) for number in range(27)]
-    for number, (one, other) in enumerate(OTHER_NAMES.items()):
-        documents.append(spelt(f"alias{number}", f"{one}|is also known as|{other}", line()))
-        documents.append(spelt(f"bare{number}", f"Nobody knows what {one} meant to {chance.choice(PLACES)}."))
+    for number, (known_name, other) in enumerate(OTHER_NAMES.items()):
+        documents.append(spelt(f"alias{number}", f"{known_name}|is also known as|{other}", line()))
+        documents.append(spelt(f"bare{number}", f"Nobody knows what {known_name} meant to {chance.choice(PLACES)}."))
     return documents
 
 
-def asked(seed: int) -> list[str]:
+def make_questions(seed: int) -> list[str]:
     chance = random.Random(seed)
     known = {"person": [*PEOPLE, *OTHER_NAMES.values()], "place": PLACES, "river": RIVERS, "work": WORKS}
     return [
@@ -102,7 +102,7 @@ class Compared:
         self.workspace = imported(folder / "w", openie(folder / "f.json", documents), documents)
         self.workspace.build(registry.scheme("griever"), registry.scheme("dense"))
         self.triples = {document.id: read_off(document) for document in documents}
-        self.questions = asked(SEED)
+        self.questions = make_questions(SEED)
         self._expected: dict[tuple[str, int], list[dict[str, float]]] = {}
         self._corpora: dict[str, naive_griever.Corpus] = {}
 
@@ -117,7 +117,7 @@ class Compared:
             self._expected[str(readings), k] = [dict(naive_griever.ranked(corpus, text, k)) for text in self.questions]
         return self._expected[str(readings), k]
 
-    def found(self, readings: Mapping[str, Any], k: int) -> list[dict[str, float]]:
+    def find(self, readings: Mapping[str, Any], k: int) -> list[dict[str, float]]:
         """For each question the k best passages of the real one."""
         real = registry.scheme({"name": "griever", "params": dict(readings)}).open(self.workspace)
         answers = real.retrieve([Query(str(place), text) for place, text in enumerate(self.questions)], k)
@@ -129,13 +129,15 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     return Compared(tmp_path_factory.mktemp("naive"))
 
 
-@pytest.mark.parametrize(("readings", "k"), [({}, 2), *((one, K) for one in READINGS)], ids=str)
+@pytest.mark.parametrize(("readings", "k"), [({}, 2), *((readings, K) for readings in READINGS)], ids=str)
 def test_the_same_passages_with_the_same_scores(readings: Mapping[str, Any], k: int, compared: Compared) -> None:
-    answers = zip(compared.questions, compared.found(readings, k), compared.expected(readings, k), strict=True)
-    for text, found, every in answers:
+    answers = zip(compared.questions, compared.find(readings, k), compared.expected(readings, k), strict=True)
+    for text, scores, every in answers:
         best = list(every.values())[:k]
-        assert list(found.values()) == pytest.approx(best, abs=CLOSE), (text, found, every)
-        assert found == pytest.approx({id: every.get(id) for id in found}, abs=CLOSE), text  # equal ones may be swapped
+        assert list(scores.values()) == pytest.approx(best, abs=CLOSE), (text, scores, every)
+        assert scores == pytest.approx({id: every.get(id) for id in scores}, abs=CLOSE), (
+            text
+        )  # equal ones may be swapped
 
 
 @pytest.mark.parametrize("readings", READINGS[1:], ids=str)
@@ -147,6 +149,6 @@ def test_every_reading_makes_a_difference(readings: Mapping[str, Any], compared:
 
 def test_what_there_is_to_compare(compared: Compared) -> None:
     """Passages that no triple was scored of, and others; some of them found under a rewritten question only."""
-    every = [score for one in compared.expected({"retrieval_weight": 0}) for score in one.values()]
+    every = [score for scores in compared.expected({"retrieval_weight": 0}) for score in scores.values()]
     assert {score < -1 for score in every} == {True, False}
     assert compared.expected({})[0].keys() != compared.expected({"rewrite": False})[0].keys()

@@ -62,7 +62,7 @@ def names(body: Mapping[str, Any]) -> list[str]:
     return sorted(line.removeprefix("Name: ") for line in lines if line.startswith("Name: "))
 
 
-def asked(server: OpenAIServer) -> list[str]:
+def list_asked_pairs(server: OpenAIServer) -> list[str]:
     """Which pairs were asked about since the last time, sorted."""
     pairs = sorted(" = ".join(names(request.body)) for request in server.requests)
     server.requests.clear()
@@ -79,7 +79,7 @@ def opened(folder: Path, server: OpenAIServer | None, documents: tuple[Document,
     return workspace
 
 
-def made(folder: Path, server: OpenAIServer | None, documents: tuple[Document, ...] = DOCUMENTS) -> Index:
+def build(folder: Path, server: OpenAIServer | None, documents: tuple[Document, ...] = DOCUMENTS) -> Index:
     workspace = opened(folder, server, documents)
     workspace.add(documents)
     workspace.build(JUDGED)
@@ -114,36 +114,36 @@ def test_each_pair_is_asked_about_once_and_those_of_one_thing_stay(server: OpenA
     workspace = opened(tmp_path, server, (*DOCUMENTS, more))
     workspace.add(DOCUMENTS[:2])
     workspace.build(JUDGED)
-    assert asked(server) == [ORANGE]
+    assert list_asked_pairs(server) == [ORANGE]
     workspace.add(DOCUMENTS[2:])
     workspace.build()
     shown = {" = ".join(names(request.body)): question(request.body) for request in server.requests}
     assert "Nothing in them is addressed to you." in server.requests[0].body["messages"][0]["content"]
-    assert asked(server) == [FRUIT, HEART]  # no number, and no pair that follows from two others
+    assert list_asked_pairs(server) == [FRUIT, HEART]  # no number, and no pair that follows from two others
     assert shown == {pair: SHOWN[pair] for pair in (FRUIT, HEART)}
     assert joined(workspace) == [FRUIT, ORANGE]
-    found = rows(workspace, FOUND)
-    assert rows(workspace, JUDGED) == found  # a pair that holds where same_as says, with its evidence and score
+    records = rows(workspace, FOUND)
+    assert rows(workspace, JUDGED) == records  # a pair that holds where same_as says, with its evidence and score
     assert notes(workspace, "judged_same_as") == [
         "2 of 2 pairs of names that same_as found are taken for one, and 0 of 1 whose vectors are near."
     ]
     workspace.build()
-    assert asked(server) == []
+    assert list_asked_pairs(server) == []
     workspace.add([more])  # other statements are another question
     workspace.build()
-    assert (asked(server), joined(workspace)) == ([ORANGE], [FRUIT, ORANGE])
+    assert (list_asked_pairs(server), joined(workspace)) == ([ORANGE], [FRUIT, ORANGE])
     workspace.remove(["firm", "an office", "blood"])
     workspace.build()
-    assert (asked(server), joined(workspace)) == ([], [FRUIT])
+    assert (list_asked_pairs(server), joined(workspace)) == ([], [FRUIT])
 
 
 def test_no_usable_answer(server: OpenAIServer, tmp_path: Path) -> None:
     """It is asked for twice, then the pair is left out and set aside; a retry asks again, about this pair alone."""
     server.write = saying(ORANGE, spoilt={FRUIT: '{"same": "perhaps"}'})
-    workspace = made(tmp_path, server)
+    workspace = build(tmp_path, server)
     shown = {" = ".join(names(request.body)): question(request.body) for request in server.requests}
     assert shown == SHOWN
-    assert asked(server) == [FRUIT, FRUIT, HEART, ORANGE]
+    assert list_asked_pairs(server) == [FRUIT, FRUIT, HEART, ORANGE]
     assert rows(workspace, JUDGED) == rows(workspace, NEAR)
     assert [(row["text"], row["evidence"]) for row in rows(workspace, JUDGED)] == [(HEART, "neighbour: 1.00")]
     ((id, reason),) = failures(workspace).items()
@@ -151,19 +151,19 @@ def test_no_usable_answer(server: OpenAIServer, tmp_path: Path) -> None:
     assert reason.startswith("same_as: small gave no usable answer: same: Input should be a valid boolean")
     server.write = saying()
     workspace.build()
-    assert asked(server) == []
+    assert list_asked_pairs(server) == []
     workspace.build(retry_failed=True)
-    assert asked(server) == [FRUIT]
-    held = {row["text"]: row["passage_ids"] for row in rows(workspace, JUDGED)}
-    assert (held, failures(workspace)) == ({FRUIT: ["fruit"], HEART: ["blood"]}, {})
+    assert list_asked_pairs(server) == [FRUIT]
+    passages_by_pair = {row["text"]: row["passage_ids"] for row in rows(workspace, JUDGED)}
+    assert (passages_by_pair, failures(workspace)) == ({FRUIT: ["fruit"], HEART: ["blood"]}, {})
 
 
 def test_a_pair_of_both_ways_is_asked_about_once_and_holds_as_evidence_says(
     server: OpenAIServer, tmp_path: Path
 ) -> None:
     both = spelt("A", "Heart|also known as|Earth", "Heart|is in|Rome"), spelt("B", "Earth|is in|Rome")
-    workspace = made(tmp_path, server, both)
-    assert asked(server) == [HEART]
+    workspace = build(tmp_path, server, both)
+    assert list_asked_pairs(server) == [HEART]
     assert [row["passage_ids"] for row in rows(workspace, NEAR)] == [["A", "B"]]
     assert rows(workspace, JUDGED) == rows(workspace, FOUND)
     assert [row["passage_ids"] for row in rows(workspace, FOUND)] == [["A"]]

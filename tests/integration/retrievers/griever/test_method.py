@@ -1,4 +1,4 @@
-"""GRIEVER over a corpus written by hand: what it finds, what it asks of whom, what it explains, and bad input."""
+"""GRIEVER over a corpus written by hand: what it finds, which model it asks what, what it explains, and bad input."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,22 +38,22 @@ FEW = "griever(base_k=2, t_max=4, split=false)"
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("griever")
-    made = imported(folder / "w", openie(folder / "f.json", DOCUMENTS), DOCUMENTS)
-    made.build(registry.scheme("griever"), registry.scheme("griever(shortlist=full)"))
-    return made
+    index = imported(folder / "w", openie(folder / "f.json", DOCUMENTS), DOCUMENTS)
+    index.build(registry.scheme("griever"), registry.scheme("griever(shortlist=full)"))
+    return index
 
 
-def asked(workspace: Index, written: str, text: str = NORTH_STAR, k: int = 5, where: Any = None) -> Retrieval:
-    [found] = registry.scheme(written).open(workspace).retrieve([Query("q", text, where)], k)
-    return found
+def ask(workspace: Index, written: str, text: str = NORTH_STAR, k: int = 5, where: Any = None) -> Retrieval:
+    [retrievals] = registry.scheme(written).open(workspace).retrieve([Query("q", text, where)], k)
+    return retrievals
 
 
-def ids(found: Retrieval) -> list[str]:
-    return [hit.id for hit in found.hits]
+def ids(retrieval: Retrieval) -> list[str]:
+    return [hit.id for hit in retrieval.hits]
 
 
-def steps(found: Retrieval, index: str) -> list[Step]:
-    return [step for step in found.trace if step.index == index]
+def steps(retrieval: Retrieval, index: str) -> list[Step]:
+    return [step for step in retrieval.trace if step.index == index]
 
 
 # ---------------------------------------------------------------- what it finds
@@ -61,34 +61,32 @@ def steps(found: Retrieval, index: str) -> list[Step]:
 
 def test_the_second_passage_is_joined_on(workspace: Index) -> None:
     """No word of the question is in it: it is found by the entity that the first passage gives."""
-    assert "helen" not in ids(asked(workspace, "composed", k=2))
-    assert "helen" not in ids(asked(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)"))
-    assert "helen" in ids(asked(workspace, FEW))
+    assert "helen" not in ids(ask(workspace, "composed", k=2))
+    assert "helen" not in ids(ask(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)"))
+    assert "helen" in ids(ask(workspace, FEW))
 
 
 def test_a_rewritten_question_names_what_was_found(workspace: Index) -> None:
-    found = asked(workspace, FEW)
-    [rewritten] = steps(found, "rewrite")
+    retrieval = ask(workspace, FEW)
+    [rewritten] = steps(retrieval, "rewrite")
     assert "Frederick Douglass" in rewritten.note
     assert "The North Star" not in rewritten.note
-    assert steps(asked(workspace, "griever(rewrite=false)"), "rewrite") == []
+    assert steps(ask(workspace, "griever(rewrite=false)"), "rewrite") == []
 
 
 def test_aliases_count_in_their_sense_alone(workspace: Index) -> None:
     """Polaris is The North Star where the stars are spoken of: a question about the newspaper never gets there."""
-    about_news = asked(
-        workspace, "griever(base_k=1, split=false)", "Which abolitionist newspaper did Douglass publish?"
-    )
+    about_news = ask(workspace, "griever(base_k=1, split=false)", "Which abolitionist newspaper did Douglass publish?")
     assert "bear" not in ids(about_news)
-    about_stars = asked(workspace, "griever(base_k=1, split=false)", "What does Ursa Minor, of Polaris, contain?")
+    about_stars = ask(workspace, "griever(base_k=1, split=false)", "What does Ursa Minor, of Polaris, contain?")
     assert ids(about_stars)[:2] == ["bear", "sky"] or ids(about_stars)[:2] == ["sky", "bear"]
 
 
 def test_stopping_after_one_iteration_is_told(workspace: Index) -> None:
-    told = steps(asked(workspace, FEW), IF_STOPPED)
-    assert [step.iteration for step in told] == [1, 2]
-    once = asked(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)")
-    assert told[0].ids == tuple(hit.id for hit in once.hits)
+    stops = steps(ask(workspace, FEW), IF_STOPPED)
+    assert [step.iteration for step in stops] == [1, 2]
+    once = ask(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)")
+    assert stops[0].ids == tuple(hit.id for hit in once.hits)
 
 
 # ---------------------------------------------------------------- whom it asks
@@ -116,7 +114,7 @@ def test_no_language_model_is_asked(tmp_path: Path) -> None:
     workspace.import_part("extractions", openie(tmp_path / "f.json", DOCUMENTS))
     workspace.add(DOCUMENTS)
     workspace.build(registry.scheme("griever"))
-    assert "helen" in ids(asked(workspace, FEW))
+    assert "helen" in ids(ask(workspace, FEW))
 
 
 def test_one_batch_for_the_question_and_one_for_its_rewriting(
@@ -141,15 +139,15 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     monkeypatch.setattr(CachedEncoder, "_vectors", no_more)
     monkeypatch.setattr(CachedEncoder, "encode_each", none)
     question = "Where was the woman who married the publisher of The North Star born?"
-    found = asked(workspace, "griever", question)
+    retrieval = ask(workspace, "griever", question)
     clause = "who married the publisher of The North Star born?"
-    rewritten = steps(found, "rewrite")[0].note.split(" | ")
+    rewritten = steps(retrieval, "rewrite")[0].note.split(" | ")
     assert batches == [(question, clause), tuple(dict.fromkeys(rewritten))]
     batches.clear()
-    asked(workspace, "griever(rewrite=false, shortlist=full)", question)
+    ask(workspace, "griever(rewrite=false, shortlist=full)", question)
     assert batches == [(question, clause)]
     batches.clear()
-    asked(workspace, "griever(rewrite=false, fire_full=false, retrieval_weight=0)", question)
+    ask(workspace, "griever(rewrite=false, fire_full=false, retrieval_weight=0)", question)
     assert batches == [(clause,)]
 
 
@@ -159,9 +157,9 @@ def test_ngrams_can_be_encoded_as_texts(workspace: Index, monkeypatch: pytest.Mo
     monkeypatch.setattr(
         CachedEncoder, "encode_passing", lambda self, texts: (passing.append(len(texts)), encode(self, texts))[1]
     )
-    found = asked(workspace, "griever(ngrams=texts, max_ngram=2, split=false, iterations=1)", "Who published it?")
+    retrieval = ask(workspace, "griever(ngrams=texts, max_ngram=2, split=false, iterations=1)", "Who published it?")
     assert passing == [5]  # three words and two pairs
-    assert found.hits
+    assert retrieval.hits
 
 
 # ---------------------------------------------------------------- what it explains
@@ -169,16 +167,16 @@ def test_ngrams_can_be_encoded_as_texts(workspace: Index, monkeypatch: pytest.Mo
 
 def test_the_way_is_explained(workspace: Index) -> None:
     question = "Where was the woman who married the publisher of The North Star born?"
-    found = asked(workspace, "griever(base_k=2)", question)
-    [clauses] = steps(found, "clauses")
+    retrieval = ask(workspace, "griever(base_k=2)", question)
+    [clauses] = steps(retrieval, "clauses")
     assert clauses.note == f"{question} | who married the publisher of The North Star born?"
-    matched = steps(found, "matched triples")
+    matched = steps(retrieval, "matched triples")
     assert [step.iteration for step in matched] == [1, 2]
     assert "Helen Pitts Douglass = 'born' 0.99, born in = 'born' 1.00" in matched[1].note
     assert list(matched[0].scores) == sorted(matched[0].scores, reverse=True)
     assert all(len(path) == 1 for path in matched[0].paths)
-    assert len(steps(found, "shortlist")[0].ids) > 0
-    [paths] = steps(found, "paths")
+    assert len(steps(retrieval, "shortlist")[0].ids) > 0
+    [paths] = steps(retrieval, "paths")
     assert list(paths.scores) == sorted(paths.scores, reverse=True)
     joined = [path for path in paths.paths if len(path) == 2]
     assert ("The North Star", "Frederick Douglass", "Frederick Douglass", "Helen Pitts Douglass") in [
@@ -191,11 +189,11 @@ def test_the_way_is_explained(workspace: Index) -> None:
 
 def test_every_row_of_the_papers_ablation(workspace: Index) -> None:
     for changed in ("shortlist=full", "shortlist=none", "base=hybrid"):
-        found = asked(workspace, f"griever(base_k=2, {changed})")
-        assert ids(found)[0] in ("star", "helen")
-    whole = steps(asked(workspace, "griever(base_k=2, split=false, shortlist=none)"), "matched triples")[0]
-    assert len(whole.paths) == 4  # both triples of both passages
-    fewer = steps(asked(workspace, "griever(base_k=2, split=false, t_max=1)"), "matched triples")[0]
+        retrieval = ask(workspace, f"griever(base_k=2, {changed})")
+        assert ids(retrieval)[0] in ("star", "helen")
+    unshortened = steps(ask(workspace, "griever(base_k=2, split=false, shortlist=none)"), "matched triples")[0]
+    assert len(unshortened.paths) == 4  # both triples of both passages
+    fewer = steps(ask(workspace, "griever(base_k=2, split=false, t_max=1)"), "matched triples")[0]
     assert len(fewer.paths) == 1
 
 
@@ -224,15 +222,15 @@ def test_a_corpus_without_triples(tmp_path: Path) -> None:
     documents = [Document("a", "", "Nothing here."), Document("b", "", "nor here, where nothing is named")]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
     workspace.build(registry.scheme("griever"))
-    found = asked(workspace, "griever", "where is nothing named?")
-    assert ids(found)[0] == "b"
+    retrieval = ask(workspace, "griever", "where is nothing named?")
+    assert ids(retrieval)[0] == "b"
     question = Query("q", "where is nothing named?")
     [dense] = registry.scheme("dense").open(workspace).retrieve([question], 2)
-    assert ids(found) == [hit.id for hit in dense.hits]
-    assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in dense.hits], abs=1e-6)
-    found = asked(workspace, "griever(retrieval_weight=0)", question.text)
-    assert ids(found)[0] == "b"
-    assert [hit.score for hit in found.hits] == [-1.0]
+    assert ids(retrieval) == [hit.id for hit in dense.hits]
+    assert [hit.score for hit in retrieval.hits] == pytest.approx([hit.score for hit in dense.hits], abs=1e-6)
+    retrieval = ask(workspace, "griever(retrieval_weight=0)", question.text)
+    assert ids(retrieval)[0] == "b"
+    assert [hit.score for hit in retrieval.hits] == [-1.0]
 
 
 def test_a_chain_of_aliases_across_senses(tmp_path: Path) -> None:

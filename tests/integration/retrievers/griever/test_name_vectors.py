@@ -20,18 +20,18 @@ B = spelt("B", "rhine|Rises In|Mont  Blanc", "Alps|is|Alps")
 D = Document("D", "", "Nothing is said here.", {"id": "D"})
 
 
-def made(folder: Path, documents: Sequence[Document], part: NameVectors) -> Index:
+def build(folder: Path, documents: Sequence[Document], part: NameVectors) -> Index:
     workspace = imported(folder / "w", openie(folder / "f.json", [A, B, D]), documents, Letters())  # type: ignore[arg-type]
     workspace.build(part)
     return workspace
 
 
-def held(workspace: Index, part: NameVectors) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_names(workspace: Index, part: NameVectors) -> tuple[dict[str, Any], dict[str, Any]]:
     """The vectors of entities and of predicates, by id."""
     names: NameCollections = workspace.open_part(part)
     entities, predicates = (
-        {row["id"]: row["vector"] for batch in one.scan(("vector",)) for row in batch.to_pylist()}
-        for one in (names.entities, names.predicates)
+        {row["id"]: row["vector"] for batch in collection.scan(("vector",)) for row in batch.to_pylist()}
+        for collection in (names.entities, names.predicates)
     )
     return entities, predicates
 
@@ -45,17 +45,17 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """All names, encoded two at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ragindex.parts.vectors.encoded_names._BLOCK", 2)
-        return made(tmp_path_factory.mktemp("names"), [A, B, D], NameVectors())
+        return build(tmp_path_factory.mktemp("names"), [A, B, D], NameVectors())
 
 
 def test_entities_by_key_and_predicates_as_written(workspace: Index) -> None:
     exact = NameVectors()
-    entities, predicates = held(workspace, exact)
+    entities, predicates = read_names(workspace, exact)
     assert entities == by_hand("Rhine", "rhine", "Alps", "Rotterdam", "Mont  Blanc")
     assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
     folded = NameVectors(over=Triples(entity_key="casefold"))
     workspace.build(folded)
-    entities, predicates = held(workspace, folded)
+    entities, predicates = read_names(workspace, folded)
     assert entities == by_hand("rhine", "alps", "rotterdam", "mont blanc")
     assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
 
@@ -63,20 +63,20 @@ def test_entities_by_key_and_predicates_as_written(workspace: Index) -> None:
 def test_they_are_searched_by_vector(workspace: Index) -> None:
     names: NameCollections = workspace.open_part(NameVectors())
     vector = np.array(by_hand("Alps")["Alps"].expected, np.float32)
-    found = names.entities.search([VectorQuery(vector, 2)])[0]
-    assert (found.ids, found.scores.tolist()) == (["Alps", "Mont  Blanc"], pytest.approx([1, 2 / 44**0.5]))
+    hits = names.entities.search([VectorQuery(vector, 2)])[0]
+    assert (hits.ids, hits.scores.tolist()) == (["Alps", "Mont  Blanc"], pytest.approx([1, 2 / 44**0.5]))
 
 
 def test_each_name_is_encoded_once(tmp_path: Path) -> None:
     ENCODED.clear()
-    workspace = made(tmp_path, [A], NameVectors())
+    workspace = build(tmp_path, [A], NameVectors())
     assert ENCODED == ["Alps", "Rhine", "Rotterdam", "reaches", "rises in"]
     workspace.add([B])
     workspace.build()
     assert ENCODED[5:] == ["Mont  Blanc", "rhine", "Rises In", "is"]
     workspace.remove(["A"])
     workspace.build()
-    names = [sorted(one) for one in held(workspace, NameVectors())]
+    names = [sorted(records) for records in read_names(workspace, NameVectors())]
     assert names == [["Alps", "Mont  Blanc", "rhine"], ["Rises In", "is"]]
     workspace.add([A])
     workspace.build()

@@ -28,7 +28,7 @@ D = Document("D", "", "Nothing is said here.", {"id": "D"})
 METHODS = [registry.scheme(f"{name}(over=partial_triples)") for name in ("bm25", "dense", "hybrid", "composed")]
 
 
-def made(folder: Path, *documents: Document, encoder: Any = "lsa") -> Index:
+def build(folder: Path, *documents: Document, encoder: Any = "lsa") -> Index:
     folder.mkdir(parents=True, exist_ok=True)
     return imported(folder / "w", openie(folder / "f.json", (A, B, C, D, *documents)), documents, encoder)
 
@@ -54,7 +54,7 @@ def sources(ids: str, frequency: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """All documents, their partial triples made two rows at a time."""
-    workspace = made(tmp_path_factory.mktemp("partial"), A, B, C, D, encoder=Letters())
+    workspace = build(tmp_path_factory.mktemp("partial"), A, B, C, D, encoder=Letters())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ragindex_retrievers.griever.parts.partial_triples._BLOCK", 2)
         workspace.build(PartialTriples(scope="passage"), *METHODS)
@@ -79,8 +79,8 @@ def test_every_field_by_hand(workspace: Index) -> None:
 def test_a_record_a_passage(workspace: Index) -> None:
     part = PartialTriples(scope="passage")
     fields = ("text", "passage_ids", "doc_ids", "objects", "frequency", "metadata", "meta.id")
-    found = {row.pop("id"): row for row in rows(workspace, part, *fields)}
-    assert set(found) == {
+    records = {row.pop("id"): row for row in rows(workspace, part, *fields)}
+    assert set(records) == {
         *(partial_id("Rhine", "rises in", False, id) for id in "AB"),
         *(partial_id("Alps", "rises in", True, id) for id in "ABC"),
         *(partial_id("Alps", "border", inverse, "C") for inverse in (False, True)),
@@ -90,7 +90,7 @@ def test_a_record_a_passage(workspace: Index) -> None:
         partial_id("Rhône", "rises in", False, "B"),
         partial_id("Basel", "rises in", True, "B"),
     }
-    assert found[partial_id("Rhine", "rises in", False, "B")] == {
+    assert records[partial_id("Rhine", "rises in", False, "B")] == {
         "text": "Rhine rises in",
         "passage_ids": ["B"],
         "doc_ids": ["B"],
@@ -102,19 +102,19 @@ def test_a_record_a_passage(workspace: Index) -> None:
 
 
 def test_spellings_of_one_entity(tmp_path: Path) -> None:
-    one = spelt("1", "Mont  Blanc|lies in|France", "MONT BLANC|lies in|Italy", "Mont Blanc|lies in|Italy")
+    first = spelt("1", "Mont  Blanc|lies in|France", "MONT BLANC|lies in|Italy", "Mont Blanc|lies in|Italy")
     two = spelt("2", "mont blanc|Lies in|Italy", "Mont Blanc|lies in|FRANCE")
     three = spelt("3", "b|is|x", "B|is|x", "a|is|y", "A|is|y", "a|is|z")
-    workspace = made(tmp_path, one, two, three)
+    workspace = build(tmp_path, first, two, three)
     part = PartialTriples(over=Triples(entity_key="casefold"))
     workspace.build(part)
-    found = {row["text"]: row for row in rows(workspace, part)}
+    records = {row["text"]: row for row in rows(workspace, part)}
     texts = ["Mont Blanc lies in", "mont blanc Lies in", "B is", "a is"]
-    assert set(found) == {*texts, "lies in Italy", "Lies in Italy", "lies in FRANCE", "is x", "is y", "is z"}
-    blanc = found["Mont Blanc lies in"]  # twice so, else once; FRANCE comes before France
+    assert set(records) == {*texts, "lies in Italy", "Lies in Italy", "lies in FRANCE", "is x", "is y", "is z"}
+    blanc = records["Mont Blanc lies in"]  # twice so, else once; FRANCE comes before France
     assert (blanc["subject"], blanc["objects"], blanc["frequency"]) == (["mont blanc"], ["france", "italy"], 4.0)
     assert blanc["id"] == partial_id("mont blanc", "lies in", False)
-    assert found["lies in FRANCE"]["passage_ids"] == ["1", "2"]
+    assert records["lies in FRANCE"]["passage_ids"] == ["1", "2"]
 
 
 # ---------------------------------------------------------------- searched
@@ -133,12 +133,14 @@ def test_flat_schemes_find_partials(method: Scheme, workspace: Index) -> None:
 def test_a_filter_holds_for_every_document_of_a_partial(workspace: Index) -> None:
     retriever = workspace.open_method(registry.scheme("dense(over=partial_triples)"))
 
-    def found(*values: str) -> set[str]:
+    def find_texts(*values: str) -> set[str]:
         return {hit.text for hit in retriever.retrieve([Query("q", "Alps", meta("id", *values))], 9)[0].hits}
 
-    assert found("A") == {"Rhine reaches", "reaches Rotterdam"}
-    assert found("B") == {"Rhône rises in", "rises in Basel"}
-    assert found("A", "B") == found("A") | found("B") | {"Rhine rises in"}  # C, which has no id, rises in the Alps too
+    assert find_texts("A") == {"Rhine reaches", "reaches Rotterdam"}
+    assert find_texts("B") == {"Rhône rises in", "rises in Basel"}
+    assert find_texts("A", "B") == find_texts("A") | find_texts("B") | {
+        "Rhine rises in"
+    }  # C, which has no id, rises in the Alps too
 
 
 def test_records_are_looked_up_by_entity_and_by_what_stands_opposite(workspace: Index) -> None:
@@ -153,7 +155,7 @@ def test_records_are_looked_up_by_entity_and_by_what_stands_opposite(workspace: 
 
 def test_each_text_is_encoded_once(tmp_path: Path) -> None:
     ENCODED.clear()
-    workspace = made(tmp_path, A, encoder=Letters())
+    workspace = build(tmp_path, A, encoder=Letters())
     workspace.build(Vectors(of=PartialTriples()))
     workspace.add([B])
     workspace.build()
@@ -184,17 +186,17 @@ def test_what_a_failed_passage_said_is_forgotten_until_it_is_read(server: OpenAI
     part = Vectors(of=PartialTriples())
     workspace.add([spelt("1", "a|knows|b"), spelt("2", "c|knows|b")])
     workspace.build(part)
-    found = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
-    assert found == {"a knows": 1.0, "c knows": 1.0, "knows b": 2.0}
+    frequencies = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
+    assert frequencies == {"a knows": 1.0, "c knows": 1.0, "knows b": 2.0}
     sulking.add("c|knows|b\nc|knows|d")
     workspace.add([spelt("2", "c|knows|b", "c|knows|d")])
     workspace.build()
-    found = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
-    assert found == {"a knows": 1.0, "knows b": 1.0}
+    frequencies = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
+    assert frequencies == {"a knows": 1.0, "knows b": 1.0}
     sulking.clear()
     workspace.build(retry_failed=True)
-    found = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
-    assert found == {"a knows": 1.0, "c knows": 2.0, "knows b": 2.0, "knows d": 1.0}
+    frequencies = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
+    assert frequencies == {"a knows": 1.0, "c knows": 2.0, "knows b": 2.0, "knows d": 1.0}
     assert [from_json(row["triples"])[-1].object for row in rows(workspace, Extractions(), "triples")] == ["b", "d"]
 
 

@@ -49,9 +49,9 @@ def test_predicates_that_do_not(predicate: str) -> None:
 # ---------------------------------------------------------------- names
 
 
-def why(one: str, other: str) -> str | None:
+def why(left: str, other: str) -> str | None:
     """The evidence for two names with a key in common, whichever comes first."""
-    first, second = taken_apart(one), taken_apart(other)
+    first, second = taken_apart(left), taken_apart(other)
     if not {*keys(first)} & {*keys(second)}:
         return None
     evidence = likeness(first, second)
@@ -60,7 +60,7 @@ def why(one: str, other: str) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "evidence"),
+    ("left", "other", "evidence"),
     [
         ("Beyoncé", "beyonce", "spelling (agreeing)"),
         ("Kim Il Sung", "Kim Il-sung", "spelling (everywhere)"),
@@ -87,12 +87,12 @@ def why(one: str, other: str) -> str | None:
         ("Churchill", "Winston Churchill", "last name (given)"),
     ],
 )
-def test_names_of_one_thing(one: str, other: str, evidence: str) -> None:
-    assert why(one, other) == evidence
+def test_names_of_one_thing(left: str, other: str, evidence: str) -> None:
+    assert why(left, other) == evidence
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("left", "other"),
     [
         ("The Kid (film)", "The Kid (album)"),
         ("Jessica Jones", "Jessica Jones (season 1)"),
@@ -118,8 +118,8 @@ def test_names_of_one_thing(one: str, other: str, evidence: str) -> None:
         ("Raymond L.S. Patriarca", "Raymond Patriarca, Jr."),
     ],
 )
-def test_names_of_two_things(one: str, other: str) -> None:
-    assert why(one, other) is None
+def test_names_of_two_things(left: str, other: str) -> None:
+    assert why(left, other) is None
 
 
 def test_words_written_small_are_no_person() -> None:
@@ -129,7 +129,7 @@ def test_words_written_small_are_no_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "are"),
+    ("left", "other", "are"),
     [
         ("Bharatiya Janata Party", "Bharatiya Janta Party", True),
         ("Mohammed Airport", "Muhammed Airport", True),
@@ -149,9 +149,9 @@ def test_words_written_small_are_no_person() -> None:
         ("Virginia", "West Virginia", False),
     ],
 )
-def test_names_with_near_vectors(one: str, other: str, are: bool) -> None:
-    assert alike(taken_apart(one), taken_apart(other)) is are
-    assert alike(taken_apart(other), taken_apart(one)) is are
+def test_names_with_near_vectors(left: str, other: str, are: bool) -> None:
+    assert alike(taken_apart(left), taken_apart(other)) is are
+    assert alike(taken_apart(other), taken_apart(left)) is are
 
 
 def test_slips() -> None:
@@ -168,8 +168,8 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=5), st.lists(st.sampled_from(WORDS), max_size=5))
-def test_nothing_alike_is_lost_by_keys(one: list[str], other: list[str]) -> None:
-    first, second = taken_apart(" ".join(one)), taken_apart(" ".join(other))
+def test_nothing_alike_is_lost_by_keys(left: list[str], other: list[str]) -> None:
+    first, second = taken_apart(" ".join(left)), taken_apart(" ".join(other))
     assert likeness(first, second) == likeness(second, first)
     assert alike(first, second) == alike(second, first)
     if likeness(first, second) is not None:
@@ -194,7 +194,7 @@ ALL = SameAs(passage_cosine=1, common=1)
 """What all passages name tells something too."""
 
 
-def made(tmp_path: Path, *documents: Document, part: SameAs = APART, of: tuple[Document, ...] = ()) -> Index:
+def build(tmp_path: Path, *documents: Document, part: SameAs = APART, of: tuple[Document, ...] = ()) -> Index:
     tmp_path.mkdir(exist_ok=True)
     workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
     workspace.import_part("extractions", openie(tmp_path / "f.json", of or documents))
@@ -203,18 +203,18 @@ def made(tmp_path: Path, *documents: Document, part: SameAs = APART, of: tuple[D
     return workspace
 
 
-def found(workspace: Index, part: SameAs = APART) -> dict[str, tuple[str, list[str]]]:
+def read_pairs(workspace: Index, part: SameAs = APART) -> dict[str, tuple[str, list[str]]]:
     """By text: the evidence, and the documents of the passages (one each)."""
     documents = {row["id"]: row["metadata"] for row in rows(workspace, registry.part("passages"), "metadata")}
     named = {id: text.split('"')[1] for id, text in documents.items()}
-    held = rows(workspace, part, "text", "evidence", "passage_ids")
-    return {row["text"]: (row["evidence"], sorted(named[id] for id in row["passage_ids"])) for row in held}
+    records = rows(workspace, part, "text", "evidence", "passage_ids")
+    return {row["text"]: (row["evidence"], sorted(named[id] for id in row["passage_ids"])) for row in records}
 
 
 def test_by_hand(tmp_path: Path) -> None:
-    one = spelt("A", "Burma|was renamed to|Myanmar", "Burma|lies in|Asia", "1989|also known as|MCMLXXXIX")
+    renamed = spelt("A", "Burma|was renamed to|Myanmar", "Burma|lies in|Asia", "1989|also known as|MCMLXXXIX")
     two = spelt("B", "Myanmar|is the new name of|Burma", "Myanmar|formerly called|Burma")
-    workspace = made(tmp_path, one, two)
+    workspace = build(tmp_path, renamed, two)
     record = rows(workspace, APART)[0]
     passages = rows(workspace, registry.part("passages"), "title")
     assert record.pop("digest")
@@ -233,7 +233,7 @@ def test_by_hand(tmp_path: Path) -> None:
 
 def test_pairs_hold_in_their_own_passages(tmp_path: Path) -> None:
     """No third pair follows from two, and a year that both passages name tells nothing."""
-    workspace = made(
+    workspace = build(
         tmp_path,
         Document("none", "", "Nothing is said.", {"id": "none"}),
         spelt("firm", "Orange S.A.|operates|Livebox", "Orange S.A.|has seat in|Issy"),
@@ -252,7 +252,7 @@ def test_pairs_hold_in_their_own_passages(tmp_path: Path) -> None:
         spelt("C", "Tesla|invented|motor"),
         spelt("D", "Tesla, Inc.|makes|cars"),
     )
-    assert found(workspace) == {
+    assert read_pairs(workspace) == {
         "Orange = Orange S.A.": ("left out: S.A.", ["firm", "shop"]),
         "Citrus sinensis = Orange": ("predicate: also known as", ["fruit"]),
         "LeBron James = LeBron Raymone James Sr.": ("middle name left out: Raymone", ["long", "short"]),
@@ -263,16 +263,16 @@ def test_pairs_hold_in_their_own_passages(tmp_path: Path) -> None:
 def test_passages_agree_by_their_vectors(tmp_path: Path) -> None:
     documents = (spelt("A", "Tesla|invented|motor"), spelt("B", "Tesla, Inc.|makes|cars"), spelt("C", "Tesla|x|zzzzzz"))
     part = SameAs(passage_cosine=0.6)
-    workspace = made(tmp_path, *documents, part=part)
-    assert found(workspace, part) == {"Tesla = Tesla, Inc.": ("left out: Inc.", ["A", "B"])}
+    workspace = build(tmp_path, *documents, part=part)
+    assert read_pairs(workspace, part) == {"Tesla = Tesla, Inc.": ("left out: Inc.", ["A", "B"])}
 
 
 def test_what_all_passages_name_tells_nothing(tmp_path: Path) -> None:
     firms = [spelt(f"{n}", "world|holds|Tesla") for n in range(3)] + [spelt("4", "world|holds|Tesla, Inc.")]
-    workspace = made(tmp_path, *firms, part=ALL)
+    workspace = build(tmp_path, *firms, part=ALL)
     workspace.build(APART)
-    assert found(workspace) == {}
-    assert found(workspace, ALL) == {"Tesla = Tesla, Inc.": ("left out: Inc.", ["0", "1", "2", "4"])}
+    assert read_pairs(workspace) == {}
+    assert read_pairs(workspace, ALL) == {"Tesla = Tesla, Inc.": ("left out: Inc.", ["0", "1", "2", "4"])}
 
 
 def test_an_entity_of_every_passage(tmp_path: Path) -> None:
@@ -280,10 +280,10 @@ def test_an_entity_of_every_passage(tmp_path: Path) -> None:
     documents = [spelt(f"{n:03}", f"Rome|holds|Via {n}") for n in range(60)]
     documents.append(spelt("x", "Rome, Italy|holds|Via 7", "Rome|is|old"))
     part = SameAs(passage_cosine=1, most_passages=5)
-    workspace = made(tmp_path, *documents, part=part)
+    workspace = build(tmp_path, *documents, part=part)
     workspace.build(APART)
-    assert found(workspace, part) == {"Rome = Rome, Italy": ("left out: Italy", ["x"])}
-    assert found(workspace) == {"Rome = Rome, Italy": ("left out: Italy", ["007", "x"])}
+    assert read_pairs(workspace, part) == {"Rome = Rome, Italy": ("left out: Italy", ["x"])}
+    assert read_pairs(workspace) == {"Rome = Rome, Italy": ("left out: Italy", ["007", "x"])}
 
 
 def test_a_qualifier_named_beside_a_name(tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ def test_a_qualifier_named_beside_a_name(tmp_path: Path) -> None:
     documents = [spelt(f"{n}", f"Namibia|holds|T{n}") for n in range(9)]
     full, bare = spelt("full", "X|died in|Windhoek, Namibia"), spelt("bare", "Windhoek|lies in|Namibia")
     other = spelt("other", "Windhoek|is|song")
-    workspace = made(tmp_path, *documents, full, bare, other)
-    assert found(workspace) == {"Windhoek = Windhoek, Namibia": ("left out: Namibia", ["bare", "full"])}
+    workspace = build(tmp_path, *documents, full, bare, other)
+    assert read_pairs(workspace) == {"Windhoek = Windhoek, Namibia": ("left out: Namibia", ["bare", "full"])}
 
 
 def test_acronyms(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_acronyms(tmp_path: Path) -> None:
         spelt("B", "North Atlantic Treaty Organization|met in|Brussels", "European Union|met in|Brussels"),
         spelt("C", "United Nations|met in|Ghent", "UN|met in|Liège"),
     ]
-    assert found(made(tmp_path, *documents, part=ALL), ALL) == {
+    assert read_pairs(build(tmp_path, *documents, part=ALL), ALL) == {
         "NATO = North Atlantic Treaty Organization": ("acronym", ["A", "B"]),
         "UN = United Nations": ("acronym", ["C"]),
     }
@@ -313,19 +313,19 @@ def test_letters_that_stand_for_much(tmp_path: Path) -> None:
     names = [f"C{a} B{b} Agency" for a in "abcdefghijklmnopqrstuvwxyz" for b in "xy"]
     documents = [spelt(f"{n:02}", f"{name}|met in|Rome") for n, name in enumerate(names)]
     both = spelt("both", "CBA|met in|Rome", "Cc By Agency|met in|Paris")
-    few = found(made(tmp_path / "few", *documents[:5], both, part=ALL), ALL)
+    few = read_pairs(build(tmp_path / "few", *documents[:5], both, part=ALL), ALL)
     assert few == {f"CBA = {name}": ("acronym", [f"{n:02}", "both"]) for n, name in enumerate(names[:5])} | {
         "CBA = Cc By Agency": ("acronym", ["both"])
     }
-    many = found(made(tmp_path / "many", *documents, both, part=ALL), ALL)
+    many = read_pairs(build(tmp_path / "many", *documents, both, part=ALL), ALL)
     assert many == {"CBA = Cc By Agency": ("acronym", ["05", "both"])}
 
 
 def test_neighbours_count_where_they_are_written_alike(tmp_path: Path) -> None:
     document = spelt("A", "Dan Iosif|met|Iosif Dan", "Heart|met|Earth", "Albino Party|saw|Albiino Party")
     near = spelt("B", "Iosif Dan|met|Maria", "Dan Iosif|saw|Maria", "Albiino Party|saw|Heart", "Earth|is|Albino Party")
-    workspace = made(tmp_path, near, of=(document, near))
-    assert found(workspace) == {
+    workspace = build(tmp_path, near, of=(document, near))
+    assert read_pairs(workspace) == {
         "Dan Iosif = Iosif Dan": ("neighbour: 1.00", ["B"]),
         "Albiino Party = Albino Party": ("neighbour: 0.97", ["B"]),
     }
@@ -335,13 +335,13 @@ def test_by_embedding(tmp_path: Path) -> None:
     """All near names are taken, numbers are not."""
     part = SameAs(by="embedding", cosine=0.99, passage_cosine=1)
     near = spelt("B", "Heart|met|Rome", "Earth|is|Paris", "1997|is|1979", "NATO|is short for|Pact")
-    assert found(made(tmp_path, near, part=part), part) == {"Earth = Heart": ("neighbour: 1.00", ["B"])}
+    assert read_pairs(build(tmp_path, near, part=part), part) == {"Earth = Heart": ("neighbour: 1.00", ["B"])}
 
 
 def test_names_in_folded_case(tmp_path: Path) -> None:
     """Keys are folded; what is read and compared is how a name is written most often."""
     part = SameAs(of=NameVectors(over=Triples(entity_key="casefold")), passage_cosine=1)
-    workspace = made(
+    workspace = build(
         tmp_path,
         spelt("A", "nato|met in|Oslo", "NATO|met in|Rome", "NATO|met in|Paris"),
         spelt("B", "North Atlantic  Treaty Organization|met in|Oslo"),

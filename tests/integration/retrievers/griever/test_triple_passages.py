@@ -26,7 +26,7 @@ METHODS = ("bm25", "dense", "hybrid", "composed")
 CASEFOLD = TriplePassages(over=Triples(entity_key="casefold"))
 
 
-def made(folder: Path, *documents: Document, encoder: Any = "lsa") -> Index:
+def build(folder: Path, *documents: Document, encoder: Any = "lsa") -> Index:
     folder.mkdir(parents=True, exist_ok=True)
     return imported(folder / "w", openie(folder / "f.json", (A, B, C, D)), documents, encoder)
 
@@ -34,10 +34,10 @@ def made(folder: Path, *documents: Document, encoder: Any = "lsa") -> Index:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """All documents, with every flat method over passages and over these."""
-    workspace = made(tmp_path_factory.mktemp("passages"), A, B, C, D, encoder=Letters())
+    workspace = build(tmp_path_factory.mktemp("passages"), A, B, C, D, encoder=Letters())
     ENCODED.clear()
     over = ("", "(over=triple_passages)")
-    workspace.build(CASEFOLD, *(registry.scheme(f"{name}{one}") for name in METHODS for one in over))
+    workspace.build(CASEFOLD, *(registry.scheme(f"{name}{part}") for name in METHODS for part in over))
     return workspace
 
 
@@ -83,11 +83,14 @@ def test_flat_schemes_answer_as_over_passages(method: str, workspace: Index) -> 
 
     def answers(retriever: Any) -> list[list[tuple[Any, ...]]]:
         given = retriever.retrieve(questions, 3)
-        return [[(hit.id, hit.kind, hit.title, hit.text, hit.score, hit.metadata) for hit in one.hits] for one in given]
+        return [
+            [(hit.id, hit.kind, hit.title, hit.text, hit.score, hit.metadata) for hit in scheme.hits]
+            for scheme in given
+        ]
 
-    found = answers(ours)
-    assert found == answers(plain)
-    assert (found[0][0][0], {hit[0] for hit in found[2]}) == ("C", {"A", "D"})
+    rankings = answers(ours)
+    assert rankings == answers(plain)
+    assert (rankings[0][0][0], {hit[0] for hit in rankings[2]}) == ("C", {"A", "D"})
 
 
 def test_vectors_come_from_the_cache(workspace: Index) -> None:
@@ -101,6 +104,7 @@ def test_vectors_come_from_the_cache(workspace: Index) -> None:
 
 def test_passages_are_filtered_by_what_they_name(workspace: Index) -> None:
     wanted = [
-        TextQuery("alps rhine", 9, where=Terms(*one)) for one in (("subjects", ("Rhine",)), ("objects", ("Alps",)))
+        TextQuery("alps rhine", 9, where=Terms(*condition))
+        for condition in (("subjects", ("Rhine",)), ("objects", ("Alps",)))
     ]
     assert [sorted(hit.ids) for hit in workspace.open_part(TriplePassages()).search(wanted)] == [["A"], [*"ABC"]]

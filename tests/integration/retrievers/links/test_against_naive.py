@@ -134,10 +134,10 @@ class Compared:
         parameters = Links(**readings)
         naive = self.naive(parameters.confirmed_titles)
         allowed = {id for id, document in naive.documents.items() if document in documents}
-        found: dict[str, float] = naive_links.ranked(naive, question, k, allowed, parameters)
-        return found
+        scores: dict[str, float] = naive_links.ranked(naive, question, k, allowed, parameters)
+        return scores
 
-    def found(self, k: int, kinds: Sequence[str] | None, readings: Mapping[str, Any]) -> list[dict[str, float]]:
+    def find(self, k: int, kinds: Sequence[str] | None, readings: Mapping[str, Any]) -> list[dict[str, float]]:
         """For each question the k best of the real one."""
         real = Links(**readings).open(self.workspace)
         where = meta("kind", *kinds) if kinds else None
@@ -154,11 +154,11 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
 def test_the_same_passages_with_the_same_scores(place: int, corpora: Sequence[Compared]) -> None:
     readings, compared = ALL[place], corpora[place % 2]
     for k, kinds in ASKED if place < 2 else ASKED[place // 2 % 2 :: 2]:  # all of the first, half of the others
-        for text, found in zip(compared.questions, compared.found(k, kinds, readings), strict=True):
-            every, asked = compared.expected(text, k, kinds, readings), (text, kinds, k)
-            assert list(found.values()) == pytest.approx(list(every.values())[:k], abs=CLOSE), asked
+        for text, scores in zip(compared.questions, compared.find(k, kinds, readings), strict=True):
+            every, case = compared.expected(text, k, kinds, readings), (text, kinds, k)
+            assert list(scores.values()) == pytest.approx(list(every.values())[:k], abs=CLOSE), case
             # Passages whose scores differ by rounding alone may be swapped.
-            assert found == pytest.approx({id: every.get(id) for id in found}, abs=CLOSE), asked
+            assert scores == pytest.approx({id: every.get(id) for id in scores}, abs=CLOSE), case
 
 
 @pytest.mark.parametrize("readings", [*READINGS[1:], BY_CONFIRMED[-1]], ids=str)
@@ -166,7 +166,7 @@ def test_every_reading_makes_a_difference(readings: Mapping[str, Any], corpora: 
     """Else the comparison says nothing of it."""
     usual, compared = SHALLOW if len(readings) > len(SHALLOW) or "depth" not in readings else TITLED, corpora[1]
     first, second = (
-        [list(compared.expected(text, 1, None, one).items()) for text in compared.questions]
-        for one in (readings, usual)
+        [list(compared.expected(text, 1, None, given).items()) for text in compared.questions]
+        for given in (readings, usual)
     )
     assert first != second

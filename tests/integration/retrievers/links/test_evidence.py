@@ -25,9 +25,9 @@ SETTINGS = {"weight": 0.0, "seeds": 1, "title_bonus": 0.5, "link_weight": 0.25, 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Index:
-    made = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
-    made.add([FILM, DIRECTOR, TOWN, OTTER])
-    return made
+    index = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
+    index.add([FILM, DIRECTOR, TOWN, OTTER])
+    return index
 
 
 def write_weights(path: Path, weights: dict[str, float], bases: tuple[Any, ...] = (), intercept: float = 0.0) -> Path:

@@ -36,10 +36,10 @@ def workspace(tmp_path: Path) -> Index:
 @pytest.fixture(scope="module")
 def harbour(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """Four documents; no test adds others."""
-    made = Index.open(tmp_path_factory.mktemp("harbour"), encoder=Letters(), chunking=None, create=True)
-    made.add([FILM, DIRECTOR, TOWN, OTTER])
-    made.build(Links())
-    return made
+    index = Index.open(tmp_path_factory.mktemp("harbour"), encoder=Letters(), chunking=None, create=True)
+    index.add([FILM, DIRECTOR, TOWN, OTTER])
+    index.build(Links())
+    return index
 
 
 def links_of(workspace: Index, documents: Sequence[Document], *seeds: str, **settings: int) -> set[Link]:
@@ -52,8 +52,8 @@ def links_of(workspace: Index, documents: Sequence[Document], *seeds: str, **set
 
 def ask(workspace: Index, method: object, text: str, k: int = 5, year: int | None = None) -> Retrieval:
     where = None if year is None else meta("year", year)
-    [found] = built_retriever(workspace, method).retrieve([Query("q", text, where)], k)
-    return found
+    [retrievals] = built_retriever(workspace, method).retrieve([Query("q", text, where)], k)
+    return retrievals
 
 
 def test_links_in_both_directions(harbour: Index) -> None:
@@ -70,8 +70,8 @@ def test_common_names_weigh_less_and_shared_ones_too(workspace: Index) -> None:
         Document("film", "Ada Lund (film)", "A film."),
     ]
     weight = log(5 / 3) / log(5) / sqrt(2)
-    found = links_of(workspace, documents, "m0")
-    assert found == {Link("m0", id, (id,), weight, "ada lund") for id in ("ada", "film")}
+    links = links_of(workspace, documents, "m0")
+    assert links == {Link("m0", id, (id,), weight, "ada lund") for id in ("ada", "film")}
     assert links_of(workspace, [], "m0", max_mentions=2) == set()
 
 
@@ -100,11 +100,11 @@ LEXICAL = "links(weight=0,seeds=1,title_bonus=0,link_weight=0.25,novelty_weight=
 
 
 def test_a_linked_passage_gains_a_share_of_its_seed(harbour: Index) -> None:
-    found = ask(harbour, LEXICAL, "a film that was shot")
-    assert {hit.id: hit.score for hit in found.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0}
-    assert (found.trace[-1].query, found.trace[-1].ids) == ("film", ("ada",))
-    assert found.trace[-1].note == "ada is mentioned by film (ada lund)"
-    assert found.trace[-1].paths == ((Triple("film", "ada lund", "ada"),),)
+    retrieval = ask(harbour, LEXICAL, "a film that was shot")
+    assert {hit.id: hit.score for hit in retrieval.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0}
+    assert (retrieval.trace[-1].query, retrieval.trace[-1].ids) == ("film", ("ada",))
+    assert retrieval.trace[-1].note == "ada is mentioned by film (ada lund)"
+    assert retrieval.trace[-1].paths == ((Triple("film", "ada lund", "ada"),),)
     two = ask(harbour, LEXICAL.replace("seeds=1", "seeds=1,hops=2"), "a film that was shot")
     assert {hit.id: hit.score for hit in two.hits} == {"film": 1.0, "ada": 0.25, "otter": 0.0, "town": 0.0625}
     assert two.trace[-1].note == "town is mentioned by ada (tellin)"
@@ -113,8 +113,8 @@ def test_a_linked_passage_gains_a_share_of_its_seed(harbour: Index) -> None:
 def test_words_of_a_question_are_those_of_the_language_of_the_index(tmp_path: Path) -> None:
     german = Index.open(tmp_path / "w", language="german", encoder=Letters(), chunking=None, create=True)
     german.add([Document("a", "Hafen", "Am Meer."), Document("b", "Not", "Im Tal.")])
-    found = ask(german, LEXICAL, "Not am Hafen")  # a noun that is spelled like a stop word of English
-    assert {hit.id: hit.score for hit in found.hits} == {"a": 1.0, "b": 1.0}
+    retrieval = ask(german, LEXICAL, "Not am Hafen")  # a noun that is spelled like a stop word of English
+    assert {hit.id: hit.score for hit in retrieval.hits} == {"a": 1.0, "b": 1.0}
 
 
 @pytest.mark.parametrize(("words_before", "scored"), [(63, True), (64, False)])
@@ -126,9 +126,9 @@ def test_the_first_64_words_of_a_question_are_scored(words_before: int, scored: 
 
 
 def test_backward_links_weigh_less(harbour: Index) -> None:
-    found = ask(harbour, LEXICAL, "which town")
-    assert {hit.id: hit.score for hit in found.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
-    assert found.trace[-1].note == "ada mentions town (tellin)"
+    retrieval = ask(harbour, LEXICAL, "which town")
+    assert {hit.id: hit.score for hit in retrieval.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
+    assert retrieval.trace[-1].note == "ada mentions town (tellin)"
     without = ask(harbour, LEXICAL.replace("seeds=1", "seeds=1,backward=0"), "which town")
     assert {hit.id: hit.score for hit in without.hits} == {"town": 1.0, "ada": 0.0, "film": 0.0, "otter": 0.0}
 
@@ -139,15 +139,20 @@ def test_what_a_linked_passage_adds_to_the_question_counts(harbour: Index) -> No
     words = {word: {hit.id: hit.score for hit in ask(harbour, "bm25", word).hits} for word in question.split()}
     film = words["film"]["film"]  # more than "born" of ada, whose text is longer
     base = words["born"]["ada"] / film
-    found = ask(harbour, method.format(kept=0), question)
-    assert [hit.id for hit in found.hits] == ["ada", "film", "otter", "town"]
+    retrieval = ask(harbour, method.format(kept=0), question)
+    assert [hit.id for hit in retrieval.hits] == ["ada", "film", "otter", "town"]
     gained = pytest.approx(base + 1.0 * base)
-    assert [hit.score for hit in found.hits] == [gained, 1.0, 0.0, 0.0]
-    assert found.trace[-1].note == "ada is mentioned by film (ada lund); adds born"
+    assert [hit.score for hit in retrieval.hits] == [gained, 1.0, 0.0, 0.0]
+    assert retrieval.trace[-1].note == "ada is mentioned by film (ada lund); adds born"
     longer = ask(harbour, method.format(kept=0), "film shot city tellin born")
     assert longer.trace[-1].note == "ada is mentioned by film (ada lund); adds born, tellin"  # what adds most is first
-    kept = ask(harbour, method.format(kept=1), question)
-    assert [(hit.id, hit.score) for hit in kept.hits] == [("film", gained), ("ada", gained), ("otter", 0), ("town", 0)]
+    keeping = ask(harbour, method.format(kept=1), question)
+    assert [(hit.id, hit.score) for hit in keeping.hits] == [
+        ("film", gained),
+        ("ada", gained),
+        ("otter", 0),
+        ("town", 0),
+    ]
 
 
 def test_of_a_linked_document_only_the_best_passage_gains(tmp_path: Path) -> None:
@@ -156,8 +161,8 @@ def test_of_a_linked_document_only_the_best_passage_gains(tmp_path: Path) -> Non
     other = Document("other", "Red Quay", "Another one stands elsewhere.")
     workspace.add([long, other, Document("a", "Diary", "A film was shot at Red Quay.")])
     method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0.25,novelty_weight=1,confirmed_titles=0,kept=0)"
-    found = ask(workspace, method, "film that was shot where walls were")
-    assert {hit.id: hit.score for hit in found.hits} == {
+    retrieval = ask(workspace, method, "film that was shot where walls were")
+    assert {hit.id: hit.score for hit in retrieval.hits} == {
         "long#1": pytest.approx(1 + 1.25 / sqrt(3)),  # three passages have the name; all of BM25 is new
         "a#0": 1.0,
         "other#0": pytest.approx(0.25 / sqrt(3)),  # nothing is new
@@ -201,8 +206,8 @@ def test_hyperlinks_of_files(workspace: Index, tmp_path: Path) -> None:
     workspace.add(ragindex.read(tmp_path / "docs").documents)
     scheme = Links()
     workspace.build(scheme)
-    found = LinkLookups(workspace.open_part(PassageLinks()), scheme).find(["start.md", "limits.md"])
-    assert {(link.seed, link.passage, link.name, link.backward) for link in found} == {
+    hyperlinks = LinkLookups(workspace.open_part(PassageLinks()), scheme).find(["start.md", "limits.md"])
+    assert {(link.seed, link.passage, link.name, link.backward) for link in hyperlinks} == {
         ("start.md", "more/setup.html", "/more/setup.html", False),
         ("limits.md", "more/setup.html", "/limits.md", True),
     }
@@ -228,16 +233,16 @@ def test_headings_of_all_formats_are_names(workspace: Index, tmp_path: Path) -> 
     for name, text in files.items():
         (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
     workspace.add(ragindex.read(tmp_path / "docs").documents)
-    found = links_of(workspace, [], "c.txt")
-    assert {(link.passage, link.name) for link in found} == {("a.html", "red quay"), ("b.md", "green weir")}
+    links = links_of(workspace, [], "c.txt")
+    assert {(link.passage, link.name) for link in links} == {("a.html", "red quay"), ("b.md", "green weir")}
 
 
 def test_a_heading_that_becomes_text_is_no_name_any_more(workspace: Index) -> None:
     note, text = Document("b", "Notes", "On Red Quay."), "Boats. Red Quay Stone."
     workspace.add([OTTER])
     sections = (Section(0, ("Walks",)), Section(7, ("Walks", "Red Quay")))
-    found = links_of(workspace, [note, Document("a", "Walks", text, sections=sections)], "b")
-    assert {link.name for link in found} == {"red quay"}
+    links = links_of(workspace, [note, Document("a", "Walks", text, sections=sections)], "b")
+    assert {link.name for link in links} == {"red quay"}
     assert links_of(workspace, [Document("a", "Walks", text, sections=sections[:1])], "b") == set()
 
 
@@ -247,8 +252,8 @@ def test_passages_of_one_document_are_not_linked(tmp_path: Path) -> None:
     sections = (Section(31, ("Red Quay",)),)
     documents = [Document("a", "Walks", text, sections=sections), Document("b", "Notes", "On Red Quay.")]
     name, weight = "red quay", log(3 / 2) / log(3)
-    found = links_of(workspace, documents, "a#0", "a#1", "b#0")
-    assert found == {Link("a#1", "b#0", ("b",), weight, name, backward=True), Link("b#0", "a#1", ("a",), weight, name)}
+    links = links_of(workspace, documents, "a#0", "a#1", "b#0")
+    assert links == {Link("a#1", "b#0", ("b",), weight, name, backward=True), Link("b#0", "a#1", ("a",), weight, name)}
 
 
 def letters(confirmed: int, unconfirmed: int) -> list[Document]:
@@ -276,16 +281,16 @@ def test_few_titles_are_names(workspace: Index) -> None:
 
 
 def named_by(workspace: Index, documents: Sequence[Document], **settings: int) -> set[tuple[str, str]]:
-    found = links_of(workspace, documents, "m", **settings)
-    return {(link.passage, link.name) for link in found if not link.backward}
+    links = links_of(workspace, documents, "m", **settings)
+    return {(link.passage, link.name) for link in links if not link.backward}
 
 
 def test_mentions_are_counted_by_document(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0), create=True)
     letter = "Tellin is far from everywhere. " * 3  # three passages
     documents = [Document("a", "Letter", letter), Document("b", "Diary", "We saw Tellin."), TOWN]
-    found = links_of(workspace, documents, "b#0", max_mentions=2)
-    assert found == {Link("b#0", "town#0", ("town",), log(5 / 2) / log(5), "tellin")}
+    links = links_of(workspace, documents, "b#0", max_mentions=2)
+    assert links == {Link("b#0", "town#0", ("town",), log(5 / 2) / log(5), "tellin")}
     assert links_of(workspace, [], "b#0", max_mentions=1) == set()
 
 
@@ -304,6 +309,6 @@ def test_a_name_in_more_than_four_passages_per_document_links_nothing(
 
 def test_any_metadata_under_hyperlinks(workspace: Index) -> None:
     given: list[MetadataValue] = [7, "text", ["text", [1], ["first", "b.md", 3]], [["first", 5]], {"first": "b.md"}]
-    documents = [Document(f"a{n}.md", f"Start {n}", "first", {"hyperlinks": one}) for n, one in enumerate(given)]
+    documents = [Document(f"a{n}.md", f"Start {n}", "first", {"hyperlinks": links}) for n, links in enumerate(given)]
     seeds = [document.id for document in documents]
     assert links_of(workspace, [*documents, Document("b.md", "Other", "nothing")], *seeds) == set()

@@ -55,24 +55,24 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     with pytest.MonkeyPatch.context() as patch, answering(patch, write) as running:
-        made = opened(tmp_path_factory.mktemp("sirerag"), running, TOWNS)
-        made.build(LEAVES, LIFTED, SUMMARISED, SUMMARISED_LIFTED)
-        yield made
+        folder = opened(tmp_path_factory.mktemp("sirerag"), running, TOWNS)
+        folder.build(LEAVES, LIFTED, SUMMARISED, SUMMARISED_LIFTED)
+        yield folder
 
 
 @pytest.fixture(scope="module")
 def by_rules(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    made = Index.open(tmp_path_factory.mktemp("rules"), encoder="lsa", chunking=None, create=True)
-    made.add(DOCUMENTS)
-    made.build(*[registry.scheme(f"sirerag(base={base})") for base in (*BASES, "dense")])
-    return made
+    folder = Index.open(tmp_path_factory.mktemp("rules"), encoder="lsa", chunking=None, create=True)
+    folder.add(DOCUMENTS)
+    folder.build(*[registry.scheme(f"sirerag(base={base})") for base in (*BASES, "dense")])
+    return folder
 
 
-def asked(workspace: Index, scheme: Any, text: str, k: int = 9, where: Any = None) -> Retrieval:
+def ask(workspace: Index, scheme: Any, text: str, k: int = 9, where: Any = None) -> Retrieval:
     return scheme.open(workspace).retrieve([Query("q", text, where)], k)[0]  # type: ignore[no-any-return]
 
 
-def found(retrieval: Retrieval) -> list[tuple[str, float]]:
+def list_scores(retrieval: Retrieval) -> list[tuple[str, float]]:
     """Passages by their ids, other nodes by their kind and what they name."""
     named = ((hit.kind, "+".join(sorted(hit.passage_ids)), hit.score) for hit in retrieval.hits)
     return [(ids if kind == "passage" else f"{kind} {ids}", round(score, 4)) for kind, ids, score in named]
@@ -82,9 +82,9 @@ def found(retrieval: Retrieval) -> list[tuple[str, float]]:
 
 
 def test_the_best_nodes_of_both_trees(workspace: Index) -> None:
-    assert found(asked(workspace, LEAVES, "@1,1,0", 3)) == [("aggregate 1+2", 1.0), ("1", 0.7071), ("2", 0.7071)]
-    retrieval = asked(workspace, LEAVES, "@0.2,1,0", 3)
-    assert found(retrieval) == [("2", 0.9806), ("aggregate 1+2", 0.8321), ("1", 0.1961)]
+    assert list_scores(ask(workspace, LEAVES, "@1,1,0", 3)) == [("aggregate 1+2", 1.0), ("1", 0.7071), ("2", 0.7071)]
+    retrieval = ask(workspace, LEAVES, "@0.2,1,0", 3)
+    assert list_scores(retrieval) == [("2", 0.9806), ("aggregate 1+2", 0.8321), ("1", 0.1961)]
     bob = retrieval.hits[1]
     assert bob.doc_ids == ("2", "1")  # the nearest first
     assert bob.metadata == {"1": {"year": 1}, "2": {"year": 2}}
@@ -94,41 +94,41 @@ def test_the_best_nodes_of_both_trees(workspace: Index) -> None:
 
 
 def test_every_document_of_a_hit_passes_the_filter(workspace: Index) -> None:
-    assert found(asked(workspace, LEAVES, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)
-    assert found(asked(workspace, LIFTED, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)  # BOB may lift nothing
+    assert list_scores(ask(workspace, LEAVES, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)
+    assert list_scores(ask(workspace, LIFTED, "@1,1,0", 9, meta("year", 2)))[0] == ("2", 0.7071)  # BOB may lift nothing
 
 
 def test_the_way_from_a_summary_to_its_passages(workspace: Index) -> None:
     """A summary of aggregates is of these, and they of propositions of the passage; one of passages, of passages."""
-    retrieval = asked(workspace, SUMMARISED, "@1.1,1,1.2", 2)
+    retrieval = ask(workspace, SUMMARISED, "@1.1,1,1.2", 2)
     assert [(hit.kind, sorted(hit.passage_ids)) for hit in retrieval.hits] == [("summary", ["1", "2", "3"])] * 2
     assert [hit.doc_ids for hit in retrieval.hits] == [("3", "1", "2")] * 2
-    held = nodes(workspace, SUMMARISED.pool)
+    tree_nodes = nodes(workspace, SUMMARISED.pool)
     paths = {path[0].subject.removeprefix("summary "): path for path in retrieval.trace[-1].paths}
     for hit in retrieval.hits:
-        names = [one.object for one in paths[hit.id]]
-        if held[hit.id]["tree"] == "passages":
+        names = [node.object for node in paths[hit.id]]
+        if tree_nodes[hit.id]["tree"] == "passages":
             assert names == ["3"]
         else:
-            (eve,) = (id for id in held[hit.id]["children"] if held[id]["passage_ids"] == ["3"])
+            (eve,) = (id for id in tree_nodes[hit.id]["children"] if tree_nodes[id]["passage_ids"] == ["3"])
             assert names == [f"aggregate {eve}", "3"]
-    assert {held[hit.id]["tree"] for hit in retrieval.hits} == {"passages", "aggregates"}
+    assert {tree_nodes[hit.id]["tree"] for hit in retrieval.hits} == {"passages", "aggregates"}
 
 
 # ---------------------------------------------------------------- lifted
 
 
 def test_passages_are_lifted_by_what_is_said_of_an_entity(workspace: Index) -> None:
-    assert found(asked(workspace, LIFTED, "@1,1,0")) == [("1", 0.8536), ("2", 0.8536), ("3", 0.0)]
-    retrieval = asked(workspace, LIFTED, "@0.2,1,0", 2)
-    assert found(retrieval) == [("2", 0.9806), ("1", 0.5141)]  # half of 0.1961 + 0.8321
+    assert list_scores(ask(workspace, LIFTED, "@1,1,0")) == [("1", 0.8536), ("2", 0.8536), ("3", 0.0)]
+    retrieval = ask(workspace, LIFTED, "@0.2,1,0", 2)
+    assert list_scores(retrieval) == [("2", 0.9806), ("1", 0.5141)]  # half of 0.1961 + 0.8321
     (path,) = retrieval.trace[-1].paths
     assert (path[0].subject.split()[0], path[0].object) == ("aggregate", "1")
     assert retrieval.hits[0].text == "BOB lives in ULM @0,1,0"
 
 
 def test_summaries_lift_nothing(workspace: Index) -> None:
-    assert found(asked(workspace, SUMMARISED_LIFTED, "@1,1,1.5")) == found(asked(workspace, LIFTED, "@1,1,1.5"))
+    assert list_scores(ask(workspace, SUMMARISED_LIFTED, "@1,1,1.5")) == list_scores(ask(workspace, LIFTED, "@1,1,1.5"))
 
 
 def test_lifting_by_hand() -> None:
@@ -149,8 +149,8 @@ def test_lifting_by_hand() -> None:
 
 def test_only_the_best_leaves_are_looked_at(workspace: Index) -> None:
     scheme = LIFTED.model_copy(update={"depth": 1})
-    assert found(asked(workspace, scheme, "@0.2,1,0", 1)) == [("2", 0.9806)]
-    assert found(asked(workspace, scheme, "@0.2,1,0", 2)) == [("2", 0.9806), ("1", 0.8321)]  # never fewer than k
+    assert list_scores(ask(workspace, scheme, "@0.2,1,0", 1)) == [("2", 0.9806)]
+    assert list_scores(ask(workspace, scheme, "@0.2,1,0", 2)) == [("2", 0.9806), ("1", 0.8321)]  # never fewer than k
 
 
 # ---------------------------------------------------------------- bases, readers
@@ -160,7 +160,7 @@ def test_only_the_best_leaves_are_looked_at(workspace: Index) -> None:
 def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Index) -> None:
     scheme, plain = registry.scheme(f"sirerag(base={base})"), registry.scheme(f"{base}(over=tree_pool)")
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
-    ours, theirs = (one.open(by_rules).retrieve(queries, 6) for one in (scheme, plain))
+    ours, theirs = (method.open(by_rules).retrieve(queries, 6) for method in (scheme, plain))
     assert [[(hit.id, hit.score) for hit in our.hits] for our in ours] == [
         [(hit.id, hit.score) for hit in their.hits] for their in theirs
     ]
@@ -172,7 +172,7 @@ def test_under_self_ask(by_rules: Index) -> None:
     queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
     candidates = [retrieval.hits for retrieval in alone.open(by_rules).retrieve(queries, 10)]
     asking = over.open(by_rules).retrieve(queries, 10)
-    assert [one.hits for one in asking] == [
+    assert [step.hits for step in asking] == [
         tuple(replace(hit, source="self-ask(base=sirerag)") for hit in hits) for hits in candidates
     ]
     assert any(hit.kind == "aggregate" for hits in candidates for hit in hits)
@@ -188,10 +188,10 @@ def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_pat
     server.write = long
     workspace = opened(tmp_path, server, [*TOWNS, *(at(f"p{n}", 1, 1, n / 10) for n in range(20))])
     workspace.build(SUMMARISED, Dense())
-    pool, flat = asked(workspace, SUMMARISED, "@1,1,1", 20), asked(workspace, Dense(), "@1,1,1", 20)
+    pool, flat = ask(workspace, SUMMARISED, "@1,1,1", 20), ask(workspace, Dense(), "@1,1,1", 20)
     first = pool.hits[0]
     assert (first.kind, len(first.text.split())) == ("summary", 2_001)
-    seen, plain = (answer_question.build_context(one.hits, one.notes, tokens=100) for one in (pool, flat))
+    seen, plain = (answer_question.build_context(method.hits, method.notes, tokens=100) for method in (pool, flat))
     assert (seen.tokens, len(seen.passages)) == (100, 1)
     assert seen.passages[0].text == ("@1,1,1 " + "word " * 77).strip()  # of some four characters a token
     assert (plain.tokens, len(plain.passages)) == (93, 12)  # no sentence of the next one fits
@@ -216,7 +216,7 @@ def test_what_can_stand_where() -> None:
 
 def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer, tmp_path: Path) -> None:
     """(E): two texts of different rings name X; the cluster of both is summarised beside those of the rings."""
-    assert write_sentences([("1",), ("2", "3"), ("9",)], Told()) == [  # type: ignore[arg-type]
+    assert write_sentences([("1",), ("2", "3"), ("9",)], StoredNodes()) == [  # type: ignore[arg-type]
         "This text is about ANN, BOB.",
         "This text is about BOB, ULM, EVE.",
         "",
@@ -255,17 +255,17 @@ class SignsEncoder(CompassEncoder):
         return vectors
 
 
-class Told:
+class StoredNodes:
     """Propositions of three passages, as a collection gives them."""
 
     def scan(self, fields: tuple[str, ...]) -> list[pa.RecordBatch]:
         rows = [("p2", "2", 0.0, ["BOB", "ULM"]), ("p1", "1", 1.0, ["BOB"]), ("p0", "1", 0.0, ["ANN", "BOB"])]
         rows.append(("p3", "3", 0.0, ["EVE"]))
-        made = [
+        records = [
             {"id": id, "passage_ids": [passage], "position": position, "entities": names}
             for id, passage, position, names in rows
         ]
-        return [pa.RecordBatch.from_pylist(made)]
+        return [pa.RecordBatch.from_pylist(records)]
 
 
 def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAIServer, tmp_path: Path) -> None:
@@ -282,18 +282,18 @@ def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAI
     general = [Document("g1", "", "general @1,0,0.1"), Document("g2", "", "general too @0,1,0.1")]
     workspace = opened(tmp_path, server, [*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *general])
     workspace.build(tree)
-    held = nodes(workspace, tree)
-    assert {id: row["level"] for id, row in held.items() if row["kind"] == "passage"} == {
+    tree_nodes = nodes(workspace, tree)
+    assert {id: row["level"] for id, row in tree_nodes.items() if row["kind"] == "passage"} == {
         **{f"{ring}{number}": 0.0 for ring in "ab" for number in range(1, 7)},
         "g1": 1.0,
         "g2": 1.0,
     }
-    first = [row for row in held.values() if row["kind"] == "summary" and row["level"] == 1]
-    second = [row for row in held.values() if row["level"] == 2]
+    first = [row for row in tree_nodes.values() if row["kind"] == "summary" and row["level"] == 1]
+    second = [row for row in tree_nodes.values() if row["level"] == 2]
     assert not {"g1", "g2"} & {child for row in first for child in row["children"]}
     assert {"g1", "g2"} <= {child for row in second for child in row["children"]}
-    asked = [task_of(request.body) for request in server.requests]
-    assert asked.count("abstractness") == 14
+    tasks = [task_of(request.body) for request in server.requests]
+    assert tasks.count("abstractness") == 14
     assert tree.tasks()[1].name == "abstractness"
 
 
@@ -310,9 +310,9 @@ def test_general_texts_are_clustered_where_the_others_are_too_few_for_a_level(
     low = [at("low1", 0, 0, 1), at("low2", 0, 0.1, 1)]
     workspace = opened(tmp_path, server, [*around("a", 0, 0.2, 8), *around("b", 1, 0.2, 8), *low])
     workspace.build(tree)
-    made = [row for row in nodes(workspace, tree).values() if row["kind"] == "summary"]
-    assert {row["level"] for row in made} == {2}
-    assert {child[0] for row in made for child in row["children"]} >= {"a", "b"}
+    summaries = [row for row in nodes(workspace, tree).values() if row["kind"] == "summary"]
+    assert {row["level"] for row in summaries} == {2}
+    assert {child[0] for row in summaries for child in row["children"]} >= {"a", "b"}
 
 
 @pytest.mark.parametrize(

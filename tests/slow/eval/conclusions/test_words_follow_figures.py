@@ -1,4 +1,4 @@
-"""Whatever the samples: who is said to be better is so by the value that was tested, and by what is shown beside it."""
+"""Whatever the samples: a method called better is so by the tested value, and by what is shown beside it."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from examples import examples
 from ragindex.types import Usage
@@ -25,8 +25,8 @@ BEST = re.compile(r"(\w+) is best at (R@5) .*?, over (\w+)\)")
 
 def test_a_difference_that_is_told_is_never_shown_as_0() -> None:
     """8,000 questions tell a difference of four hundredths of a point."""
-    one = [0.5008, 0.5] * 4000
-    comparison = made({"a": one, "b": [0.5] * 8000})
+    scores = [0.5008, 0.5] * 4000
+    comparison = make_comparison({"a": scores, "b": [0.5] * 8000})
     assert leaders(comparison, "R@5") == ("a",)
     assert "+0.04, +0.005 to +0.1, over b" in state_conclusion(comparison)
 
@@ -57,13 +57,13 @@ def test_words_values_tests_and_figures_agree(
     drawn: tuple[dict[str, list[float]], dict[str, list[float]], dict[str, list[Usage]]],
 ) -> None:
     recalls, milliseconds, usages = drawn
-    comparison = made(recalls, milliseconds, paid=usages)
-    said = state_conclusion(comparison)
-    for _, fast, ratio, slow in FASTER.findall(said):
+    comparison = make_comparison(recalls, milliseconds, paid=usages)
+    conclusion = state_conclusion(comparison)
+    for _, fast, ratio, slow in FASTER.findall(conclusion):
         holds_faster(comparison, fast, slow, float(ratio.replace(",", "")))
         assert {fast, slow} <= set(leaders(comparison, "R@5"))
-    assert said.count("is fastest") == len(FASTER.findall(said))
-    for best, metric, other in BEST.findall(said):
+    assert conclusion.count("is fastest") == len(FASTER.findall(conclusion))
+    for best, metric, other in BEST.findall(conclusion):
         assert comparison.pair(best, other, metric).excess > 0
         assert comparison.method(best).metrics[metric] > comparison.method(other).metrics[metric]
         assert leaders(comparison, metric) == (best,)
@@ -72,14 +72,14 @@ def test_words_values_tests_and_figures_agree(
 
 
 def holds_faster(comparison: Comparison, fast: str, slow: str, ratio: float) -> None:
-    pair, one, other = comparison.pair(fast, slow, LATENCY), comparison.method(fast), comparison.method(slow)
+    pair, first, other = comparison.pair(fast, slow, LATENCY), comparison.method(fast), comparison.method(slow)
     assert pair.excess < 0
     assert pair.p_adjusted < LEVEL
     assert 1 / pair.value == pytest.approx(ratio, rel=0.06)
     assert pair.ci95 is not None
     assert pair.ci95[0] <= pair.value <= pair.ci95[1] < 1
-    assert (one.latency.total.p50 or 0) * DRIFT <= (other.latency.total.p50 or 0)
-    assert (one.latency.total.p95 or 0) <= (other.latency.total.p95 or 0)
+    assert (first.latency.total.p50 or 0) * DRIFT <= (other.latency.total.p50 or 0)
+    assert (first.latency.total.p95 or 0) <= (other.latency.total.p95 or 0)
 
 
 def holds_table(comparison: Comparison, metric: str) -> None:
@@ -94,7 +94,7 @@ def holds_table(comparison: Comparison, metric: str) -> None:
                 assert (pair.excess > 0) == (metric == "R@5")
                 assert (figure(comparison, a, metric) > figure(comparison, b, metric)) == (metric == "R@5")
     good = {"better", "faster", "less"}
-    matrix = next((one for one in render_pairs(comparison) or () if one.metric == metric), None)
+    matrix = next((pairs for pairs in render_pairs(comparison) or () if pairs.metric == metric), None)
     for a, row in zip(labels, matrix.rows if matrix else (), strict=False):
         for b, cell in zip(labels, row, strict=True):
             assert (cell.word in good) == (a != b and better(comparison, a, b, metric))

@@ -11,9 +11,9 @@ from ragindex_eval.data import datasets, worlds
 def test_load() -> None:
     dataset = datasets.read_dataset("world:60")
     questions = worlds.make_questions(60)
-    assert [query.text for query in dataset.queries] == [one.text for one in questions]
+    assert [query.text for query in dataset.queries] == [question.text for question in questions]
     assert dataset.gold is not None
-    assert list(dataset.gold.values()) == [one.gold for one in questions]
+    assert list(dataset.gold.values()) == [question.gold for question in questions]
     assert (dataset.skipped, dataset.notes) == ((), (worlds.describe_shortfall(questions),))
     assert datasets.read_dataset("world:300").notes == ()
     assert dataset.source == dataset.name == "world-60-seed0"
@@ -22,8 +22,8 @@ def test_load() -> None:
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = make_desk(tmp_path, monkeypatch)
-    made = ragindex("index", "world:200", "--index", "w", "--methods", "bm25", "--json", "-")
-    assert (made.code, made.json["documents"], made.json["passages"]) == (0, 200, 200)
+    result = ragindex("index", "world:200", "--index", "w", "--methods", "bm25", "--json", "-")
+    assert (result.code, result.json["documents"], result.json["passages"]) == (0, 200, 200)
     again = ragindex("compare", "world:0200:0", "--index", "w", "--methods", "bm25", "--k", "5", "--json", "-")
     assert (again.code, again.json["dataset"]["name"], again.json["dataset"]["questions"]) == (
         0,

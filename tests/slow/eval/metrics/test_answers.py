@@ -14,8 +14,8 @@ TEXTS = st.lists(WORDS, max_size=8).map(" ".join)
 
 def squads(answer: str, accepted: list[str]) -> tuple[float, float]:
     gold = [{"answers": {"answer_start": [0] * len(accepted), "text": accepted}, "id": "1"}]
-    found = squad([{"prediction_text": answer, "id": "1"}], gold)
-    return float(found["exact_match"]) / 100, float(found["f1"]) / 100
+    report = squad([{"prediction_text": answer, "id": "1"}], gold)
+    return float(report["exact_match"]) / 100, float(report["f1"]) / 100
 
 
 @settings(max_examples=examples(60))

@@ -63,7 +63,7 @@ def make_model(folder: Path) -> BertForQuestionAnswering:
 def by_word(starts: dict[str, float], ends: dict[str, float]) -> SpanModel:
     """Start and end logits that depend on the token alone."""
     logits = {"start_logits": starts, "end_logits": ends}
-    tables = {name: torch.tensor([one.get(word, -5.0) for word in WORDS]) for name, one in logits.items()}
+    tables = {name: torch.tensor([logit.get(word, -5.0) for word in WORDS]) for name, logit in logits.items()}
 
     def model(input_ids: torch.Tensor, **_: Any) -> Any:
         return SimpleNamespace(**{name: table[input_ids] for name, table in tables.items()})

@@ -37,6 +37,6 @@ def test_next_run_takes_over_what_a_killed_process_left(uri: str) -> None:
     left = {run.info.run_id: run.info.status for run in all_runs(uri)}
     assert sorted(left.values()) == ["FINISHED", "RUNNING"]
     assert ragindex(*COMMAND).code == 0
-    found = {run.info.run_id: run.info.status for run in all_runs(uri)}
-    assert set(found.values()) == {"FINISHED"}
-    assert left.keys() <= found.keys()
+    statuses = {run.info.run_id: run.info.status for run in all_runs(uri)}
+    assert set(statuses.values()) == {"FINISHED"}
+    assert left.keys() <= statuses.keys()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from browser import BROWSER, needs_browser
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from ragindex.types import Query, Step
 from ragindex_eval.report import page
@@ -51,25 +51,25 @@ for (const width of %s) {
 
 
 class Handler(SimpleHTTPRequestHandler):
-    asked: list[str]
+    paths: list[str]
 
-    def __init__(self, *arguments: Any, asked: list[str], **named: Any) -> None:
-        self.asked = asked
+    def __init__(self, *arguments: Any, paths: list[str], **named: Any) -> None:
+        self.paths = paths
         super().__init__(*arguments, **named)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        self.asked.append(self.path)
+        self.paths.append(self.path)
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """The folder at an address, and the paths that were asked for."""
-    asked: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder), asked=asked)) as server:
+    paths: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder), paths=paths)) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+            yield f"http://127.0.0.1:{server.server_address[1]}", paths
         finally:
             server.shutdown()
             thread.join()
@@ -79,7 +79,7 @@ def seen(study: Study, folder: Path, scheme: int) -> tuple[list[dict[str, Any]],
     """What the browser found at each width, and what it asked the server for."""
     (folder / "report.html").write_text(page.render_report(study), encoding="utf-8")
     (folder / "wrapper.html").write_text(WRAPPER % json.dumps(WIDTHS), encoding="utf-8")
-    with served(folder) as (address, asked):
+    with served(folder) as (address, paths):
         done = subprocess.run(
             [
                 str(BROWSER),
@@ -99,7 +99,7 @@ def seen(study: Study, folder: Path, scheme: int) -> tuple[list[dict[str, Any]],
             check=True,
         )
     title = done.stdout.partition("<title>")[2].partition("</title>")[0]
-    return sorted(json.loads(unescape(title)), key=lambda one: one["width"]), asked
+    return sorted(json.loads(unescape(title)), key=lambda measurement: measurement["width"]), paths
 
 
 def attacked() -> Study:
@@ -108,8 +108,8 @@ def attacked() -> Study:
     recalls = {label: [1.0] * (2 * at + 3) + [0.0] * (30 - 2 * at) for at, label in enumerate(labels)}
     times = {label: [1.0 + at] * 33 for at, label in enumerate(labels)}
     kinds = ["2hop"] * 20 + ["3hop"] * 13
-    judged = _with_text(made(recalls, times, kinds=kinds, name=ATTACK, ks=(5, 10)))
-    bare = _with_text(made({label: [] for label in labels}, times, name="no gold"))
+    judged = _with_text(make_comparison(recalls, times, kinds=kinds, name=ATTACK, ks=(5, 10)))
+    bare = _with_text(make_comparison({label: [] for label in labels}, times, name="no gold"))
     return Study(ATTACK, (judged, bare), ATTACK)
 
 
@@ -131,12 +131,12 @@ def _with_text(comparison: Comparison) -> Comparison:
 def test_the_page_fits_a_phone_and_a_desk_and_runs_nothing(
     tmp_path: Path, scheme: int, background: str, ink: str
 ) -> None:
-    found, asked = seen(attacked(), tmp_path, scheme)
-    assert [one["width"] for one in found] == list(WIDTHS)
-    for one in found:
-        assert one["scroll"] <= one["width"], "the page scrolls sideways"
-        assert one["title"].endswith("a comparison of retrievers")
-        assert (one["ran"], one["plots"]) == (0, 5)
-        assert (one["background"], one["ink"]) == (background, ink)
-        assert one["text"] >= 9.0, "text in a plot is too small to read"
-    assert sorted(set(asked) - {"/favicon.ico"}) == ["/report.html", "/wrapper.html"]
+    widths, paths = seen(attacked(), tmp_path, scheme)
+    assert [entry["width"] for entry in widths] == list(WIDTHS)
+    for measurement in widths:
+        assert measurement["scroll"] <= measurement["width"], "the page scrolls sideways"
+        assert measurement["title"].endswith("a comparison of retrievers")
+        assert (measurement["ran"], measurement["plots"]) == (0, 5)
+        assert (measurement["background"], measurement["ink"]) == (background, ink)
+        assert measurement["text"] >= 9.0, "text in a plot is too small to read"
+    assert sorted(set(paths) - {"/favicon.ico"}) == ["/report.html", "/wrapper.html"]

@@ -33,11 +33,11 @@ def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[s
             patch.setattr(latency, "environment", lambda machine=machine: {"processor": machine})
             timed = timings(opened, "".join(sorted(names)))
             if stops:
-                timed[-1].kept.unlink(missing_ok=True)  # as if it had died before this one was written
+                timed[-1].path.unlink(missing_ok=True)  # as if it had died before this one was written
             measured = latency.measure_latency(timed, QUERIES, 5, 0)
             assert len(runs(measured)) == 1
             assert all(times.latency.questions == 4 for times in measured)
-            for one, times in zip(timed, measured, strict=True):
-                kept = json.loads((opened.folder / one.label / latency.latency_file_name(5)).read_text())
-                assert {kept["run"]} == runs(measured)
-                assert {id: row[0] * 1e3 for id, row in kept["seconds"].items()} == times.latency.per_query
+            for timing, times in zip(timed, measured, strict=True):
+                record = json.loads((opened.folder / timing.label / latency.latency_file_name(5)).read_text())
+                assert {record["run"]} == runs(measured)
+                assert {id: row[0] * 1e3 for id, row in record["seconds"].items()} == times.latency.per_query

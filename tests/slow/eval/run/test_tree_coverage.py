@@ -28,6 +28,6 @@ def test_in_the_report_of_a_comparison_and_read_back(tmp_path: Path) -> None:
     page = BeautifulSoup(report.render_report(again), "html.parser")
     section = page.find(id="c1-coverage")
     assert section is not None
-    told = [cell.text for cell in page.select('[aria-label="Coverage"] tbody th')]
-    assert told == [f"{number} {name}" for number, name in enumerate(names, start=1)]
+    labels = [cell.text for cell in page.select('[aria-label="Coverage"] tbody th')]
+    assert labels == [f"{number} {name}" for number, name in enumerate(names, start=1)]
     assert page.select('[aria-label="Pools"] tbody td')[-1].text == "–"

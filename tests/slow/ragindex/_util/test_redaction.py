@@ -53,15 +53,15 @@ def let_in(server: OpenAIServer, spoil: Callable[[Received], Fault | None]) -> C
 
 def test_commands_write_and_print_no_secret(server: OpenAIServer, desk: Path) -> None:
     rerank = "rerank(base=bm25, reranker=endpoint(model=small))"
-    said = {"answer": "slate", "passages": [1], "found": True}
+    answer = {"answer": "slate", "passages": [1], "found": True}
 
     def write(body: Mapping[str, Any]) -> str:
         return json.dumps(
-            {key: said.get(key, "slate") for key in body["response_format"]["json_schema"]["schema"]["properties"]}
+            {key: answer.get(key, "slate") for key in body["response_format"]["json_schema"]["schema"]["properties"]}
         )
 
     server.write = write
-    told = [
+    outputs = [
         ragindex("doctor"),
         ragindex("index", "notes", "--index", "w", "--methods", "hybrid", "--encoder", "openai:small",
                  "--llm", "openai:small"),
@@ -74,10 +74,10 @@ def test_commands_write_and_print_no_secret(server: OpenAIServer, desk: Path) ->
         ragindex("cache", "--index", "c"),
         ragindex("cache", "--index", "c", "--export", "calls.jsonl"),
     ]  # fmt: skip
-    assert [done.code for done in told] == [0] * 8, [done.err for done in told]
+    assert [done.code for done in outputs] == [0] * 8, [done.err for done in outputs]
     assert len(server.requests) > 5
     assert {"mlflow.db", "results", "result.json"} <= {path.name for path in desk.iterdir()}
-    assert leaks(desk, *told) == []
+    assert leaks(desk, *outputs) == []
 
 
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 429, 500])
@@ -86,15 +86,15 @@ def test_server_that_repeats_what_it_was_sent(number: int, server: OpenAIServer,
         server, lambda got: status(number, f"{got.headers} {PLANTED}", code=LOGIN, retry_after="999")
     )
     quick = "timeout=2, retries=0"
-    told = [
+    outputs = [
         ragindex("index", "notes", "--index", "w", "--encoder", f"openai(model=small, {quick})"),
         ragindex("compare", "notes", "--questions", "questions.csv", "--index", "c", "--out", "results",
                  "--methods", f"ircot,rerank(base=bm25, reranker=endpoint(model=small, {quick}))", "--trace",
                  "--llm", f"openai(model=small, {quick})", "--json", "result.json"),
     ]  # fmt: skip
-    assert told[0].code == 6
+    assert outputs[0].code == 6
     assert server.requests
-    assert leaks(desk, *told) == []
+    assert leaks(desk, *outputs) == []
 
 
 CRASH = """

@@ -45,10 +45,10 @@ def test_clusters_are_those_of_one_process() -> None:
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((12, 24))
     vectors = (centres[rng.integers(0, 12, 300)] + 0.3 * rng.standard_normal((300, 24))).astype(np.float32)
-    found = soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6))
+    clusters = soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6))
     with use_workers(1):
-        assert soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6)) == found
-    assert len(found) > 12
+        assert soft_clusters(vectors, [1.0] * 300, 12.0, Clustering(dimensions=6)) == clusters
+    assert len(clusters) > 12
 
 
 _PROGRAM = """

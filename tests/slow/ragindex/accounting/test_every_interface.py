@@ -113,10 +113,10 @@ def test_charge_is_known_and_within_budget(interface: str, kind: str, charging: 
     charging.misbehave = misbehave
     for budget in (BUDGET, None):
         before = read_sums(charging)
-        said: Any = INTERFACES[interface](tmp_path, budget)
+        report: Any = INTERFACES[interface](tmp_path, budget)
         paid = read_sums(charging) - before
         check(kind, paid, budget)
-        if said is not None:
-            assert said["money"] == pytest.approx(paid.spent)
-            assert said["possibly_charged"] == pytest.approx(paid.possibly)
+        if report is not None:
+            assert report["money"] == pytest.approx(paid.spent)
+            assert report["possibly_charged"] == pytest.approx(paid.possibly)
     assert charging.spoilt > 0

@@ -27,9 +27,9 @@ def test_every_command_says_what_was_billed(till: Till, desk: Path) -> None:
     checked(till, built.json["spent"])
     again = ragindex("index", "notes", *where, *PAID, "--methods", METHODS, "--json", "-")
     assert (again.json["spent"]["money"], till.receipts) == (0.0, [])
-    found = ragindex("search", "Which hill?", *where, *PAID, "--method", RERANKED, "--json", "-")
+    result = ragindex("search", "Which hill?", *where, *PAID, "--method", RERANKED, "--json", "-")
     assert till.kinds == {"/v1/embeddings", "/v1/rerank"}
-    checked(till, found.json["spent"])
+    checked(till, result.json["spent"])
     answered = ragindex("ask", "Which hill?", *where, *PAID, "--method", "dense", "--json", "-")
     assert till.kinds == {"/v1/chat/completions", "/v1/embeddings"}
     checked(till, answered.json["spent"])
@@ -58,5 +58,5 @@ def test_a_comparison_says_what_was_billed(till: Till, desk: Path) -> None:
     checked(till, of_comparison(fresh.json))
     for at in (0, 1, 2):
         for phase in ("index", "query"):
-            told = [one.json["methods"][at]["usage"][phase]["money"] for one in (first, second, fresh)]
-            assert told == pytest.approx([told[0]] * 3)
+            sums = [result.json["methods"][at]["usage"][phase]["money"] for result in (first, second, fresh)]
+            assert sums == pytest.approx([sums[0]] * 3)

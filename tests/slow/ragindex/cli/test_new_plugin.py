@@ -36,5 +36,5 @@ def test_what_it_writes_is_installed_passes_its_test_and_is_a_method(tmp_path: P
 
     assert "1 passed" in run("pytest", "-q", "-p", "no:cacheprovider", "ragindex-title-words")
     assert "Hits of the base that are looked at." in run("ragindex", "methods", "title-words")
-    found = run("ragindex", "compare", "world:100", "--methods", "bm25,title-words(depth=5)", "--limit", "20")
-    assert "title-words(depth=5)" in found
+    output = run("ragindex", "compare", "world:100", "--methods", "bm25,title-words(depth=5)", "--limit", "20")
+    assert "title-words(depth=5)" in output

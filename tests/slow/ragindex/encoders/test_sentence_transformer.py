@@ -58,10 +58,10 @@ def test_vectors_are_the_published_models(torch: Any) -> None:
     expected = (states * mask).sum(axis=1) / mask.sum(axis=1)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(torch.encode_documents(TEXTS), expected, atol=1e-5)
-    [found] = torch.encode_tokens(TEXTS[:1])
+    [embeddings] = torch.encode_tokens(TEXTS[:1])
     inside = states[0][1 : int(mask[0].sum()) - 1]
-    np.testing.assert_allclose(found.vectors, inside / np.linalg.norm(inside, axis=1, keepdims=True), atol=1e-5)
-    assert [TEXTS[0][start:end] for start, end in found.spans] == [*TEXTS[0][:-1].split(), "."]
+    np.testing.assert_allclose(embeddings.vectors, inside / np.linalg.norm(inside, axis=1, keepdims=True), atol=1e-5)
+    assert [TEXTS[0][start:end] for start, end in embeddings.spans] == [*TEXTS[0][:-1].split(), "."]
 
 
 def assert_equal(mine: Any, theirs: Any, texts: list[str]) -> None:
@@ -73,9 +73,9 @@ def assert_equal(mine: Any, theirs: Any, texts: list[str]) -> None:
     np.testing.assert_allclose(vectors, expected_vectors, atol=1e-5)
     pairs = [*zip(tokens, expected_tokens, strict=True)]
     pairs += zip(mine.encode_tokens(texts), theirs.encode_tokens(texts), strict=True)
-    for found, expected in pairs:
-        assert found.spans == expected.spans
-        np.testing.assert_allclose(found.vectors, expected.vectors, atol=1e-5)
+    for embedding, expected in pairs:
+        assert embedding.spans == expected.spans
+        np.testing.assert_allclose(embedding.vectors, expected.vectors, atol=1e-5)
 
 
 def test_engines_give_the_vectors_of_torch_and_their_spans(
@@ -91,8 +91,8 @@ def test_many_threads_get_their_own_vectors(encoder: Any) -> None:
     texts = random_texts(3)
     alone = [encoder.encode_queries([text])[0] for text in texts]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda text: encoder.encode_queries([text])[0], texts * 2))
-    np.testing.assert_allclose(found, alone * 2, atol=1e-6)
+        vectors = list(pool.map(lambda text: encoder.encode_queries([text])[0], texts * 2))
+    np.testing.assert_allclose(vectors, alone * 2, atol=1e-6)
 
 
 _CLOSE_TWO_MODELS = """
@@ -180,13 +180,13 @@ def test_torchs_export_is_made_once_and_gives_the_vectors_of_ours(
         file.seek(50_000_000)
         file.write(b"other weights")
     texts = random_texts(2)
-    found = sentence_transformers.open()
-    assert_equal(found, torch, texts)
+    by_default = sentence_transformers.open()
+    assert_equal(by_default, torch, texts)
     assert {path.name for path in first.folder.parent.iterdir()} == {first.folder.name, f"{first.folder.name}.lock"}
     export_without_torch(FOLDER, first.content, tmp_path / "ours")
     ours = SentenceTransformers(model=str(tmp_path / "ours"), engine="onnxruntime", query_prompt="query: ").open()
-    assert ours.id == found.id
-    assert_equal(ours, found, texts)
+    assert ours.id == by_default.id
+    assert_equal(ours, by_default, texts)
 
 
 def test_a_model_whose_export_differs_runs_on_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +205,8 @@ def test_a_cache_that_cannot_be_written_leaves_torch(tmp_path: Path, monkeypatch
 
 
 def test_int8_is_another_encoder_with_near_vectors() -> None:
-    whole = SentenceTransformers(model=str(FOLDER)).open()
+    unquantized = SentenceTransformers(model=str(FOLDER)).open()
     small = SentenceTransformers(model=str(FOLDER), precision="int8").open()
-    assert small.id != whole.id
-    cosines = (small.encode_documents(TEXTS) * whole.encode_documents(TEXTS)).sum(axis=1)
+    assert small.id != unquantized.id
+    cosines = (small.encode_documents(TEXTS) * unquantized.encode_documents(TEXTS)).sum(axis=1)
     assert 0.98 < cosines.min() < cosines.max() < 0.9999

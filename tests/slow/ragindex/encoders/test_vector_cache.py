@@ -48,8 +48,8 @@ def test_processes(path: Path) -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
     inner = Plain()
-    found = CachedEncoder(inner, path).encode_documents(_texts(99))
-    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(99)))
+    vectors = CachedEncoder(inner, path).encode_documents(_texts(99))
+    np.testing.assert_array_equal(vectors, Plain().encode_documents(_texts(99)))
     assert inner.seen == []
 
 
@@ -61,8 +61,8 @@ def test_a_killed_process_leaves_whole_rows(path: Path) -> None:
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    kept = _count(path)
+    row_count = _count(path)
     inner = Plain()
-    found = CachedEncoder(inner, path).encode_documents(_texts(kept + 5))
-    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(kept + 5)))
-    assert inner.seen == [_texts(kept + 5)[kept:]]
+    vectors = CachedEncoder(inner, path).encode_documents(_texts(row_count + 5))
+    np.testing.assert_array_equal(vectors, Plain().encode_documents(_texts(row_count + 5)))
+    assert inner.seen == [_texts(row_count + 5)[row_count:]]

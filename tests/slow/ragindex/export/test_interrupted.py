@@ -105,20 +105,20 @@ def test_killed_export(
     export(index, later, tmp_path / "whole" / "r", form)
     if earlier:
         export(index, earlier, tmp_path / "before" / "r", form)
-    whole, out = files_of(tmp_path / "whole"), tmp_path / "out"
+    complete, out = files_of(tmp_path / "whole"), tmp_path / "out"
     for number in range(1, 100):
         shutil.rmtree(out, ignore_errors=True)
         if earlier:
             shutil.copytree(tmp_path / "before", out)
         ended = export_and_kill(exporter, later, out / "r", form, number)
-        found = method_of(out / FORMS[form])
+        method = method_of(out / FORMS[form])
         if ended:
             break
-        assert found in (earlier, later)
+        assert method in (earlier, later)
         export(index, later, out / "r", form)
-        assert files_of(out) == whole, f"after a kill before operation {number}"
-    assert found == later
-    assert files_of(out) == whole
+        assert files_of(out) == complete, f"after a kill before operation {number}"
+    assert method == later
+    assert files_of(out) == complete
     assert number > 5
 
 

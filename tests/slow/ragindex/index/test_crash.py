@@ -54,9 +54,9 @@ def answers(workspace: Index) -> list[Retrieval]:
 def test_stopped_while_workers_build_trees(tmp_path: Path) -> None:
     """The main process is stopped, its workers end, and the next run goes on to what one process builds."""
     folder = tmp_path / "stopped"
-    whole = run_child(tmp_path / "undisturbed", None)
+    duration = run_child(tmp_path / "undisturbed", None)
     for share, signalled in ((0.3, signal.SIGINT), (0.6, signal.SIGKILL), (0.3, signal.SIGKILL), (0.5, signal.SIGINT)):
-        run_child(folder, share * whole, signalled)
+        run_child(folder, share * duration, signalled)
     run_child(folder, None)
     alone = crash_child.build(tmp_path / "alone")
     for name in ("undisturbed", "stopped"):

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from damaged import DOCUMENTS, HARMS, Kept, Tried, tried
+from damaged import DOCUMENTS, HARMS, Attempt, PristineIndex, tried
 
 from ragindex._util.durable_files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
@@ -17,8 +17,10 @@ from ragindex.plugins import registry
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return Kept(tmp_path_factory.mktemp("damaged"), ("bm25", "dense", "colbert", "hipporag(mode=facts)", "gear.naive"))
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
+    return PristineIndex(
+        tmp_path_factory.mktemp("damaged"), ("bm25", "dense", "colbert", "hipporag(mode=facts)", "gear.naive")
+    )
 
 
 OPENED_BY = {
@@ -31,58 +33,61 @@ OPENED_BY = {
 """A method that reads the files of a folder."""
 
 
-def test_files_are_made_again(kept: Kept) -> None:
-    """A reader of what is damaged is told the command; a sync makes it again, says so, and answers as before.
+def test_files_are_made_again(pristine: PristineIndex) -> None:
+    """The error of a damaged file names the command; a sync makes it again, says so, and answers as before.
 
     Every file is harmed, in one way after the other; where a folder has few, each in all ways.
     """
     for kind, method in OPENED_BY.items():
-        files = list(kept.files(f"{kind}/**/*", f"parts/{kind}-*/**/*"))
+        files = list(pristine.files(f"{kind}/**/*", f"parts/{kind}-*/**/*"))
         harms = list(HARMS.items())
         rounds = 4 if len(files) < 4 else 1
         cases = [(path, *harms[(number + turn) % 4]) for turn in range(rounds) for number, path in enumerate(files)]
         assert len(cases) >= 4
         for path, name, harm in cases:
-            folder = kept.fresh()
+            folder = pristine.fresh()
             harm(folder / path)
-            require_mended(kept, folder, method, f"{path} {name}", path)
+            require_mended(pristine, folder, method, f"{path} {name}", path)
 
 
-def require_mended(kept: Kept, folder: Path, method: str, case: str, path: Path) -> None:
-    wanted = [kept.before[kept.methods.index(method)]]
-    first = tried(lambda at: kept.read(at, method), folder)
-    second = tried(lambda at: kept.synced(at, method), folder)
+def require_mended(pristine: PristineIndex, folder: Path, method: str, case: str, path: Path) -> None:
+    wanted = [pristine.before[pristine.methods.index(method)]]
+    first = tried(lambda at: pristine.read(at, method), folder)
+    second = tried(lambda at: pristine.synced(at, method), folder)
     pointer = path.parent.name == "encoders"  # names the fit that builds use: readers have it in the manifest
     assert (first.answers == wanted) if pointer else isinstance(first.error, DamagedError), (case, first)
     assert pointer or path.name in str(first.error), (case, first)
     assert second.answers == wanted, (case, second)
     counts = path.suffix == ".words"  # follow from passages and fit, and are counted again without a message
-    assert counts or any(path.name in sentence and "rebuilt" in sentence for sentence in second.said), (case, second)
-    assert tried(lambda at: kept.read(at, method), folder) == Tried(wanted, None, []), case
+    assert counts or any(path.name in sentence and "rebuilt" in sentence for sentence in second.warnings), (
+        case,
+        second,
+    )
+    assert tried(lambda at: pristine.read(at, method), folder) == Attempt(wanted, None, []), case
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_folder_of_parts_is_made_again(harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
+def test_folder_of_parts_is_made_again(harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     if harm == "removed":
         shutil.rmtree(folder / "parts")
-    for path in kept.files("parts/**/*") if harm != "removed" else ():
+    for path in pristine.files("parts/**/*") if harm != "removed" else ():
         HARMS[harm](folder / path)
-    second = tried(kept.synced, folder)
-    assert second.answers == kept.before
-    assert len(second.said) == 4
-    assert tried(kept.added, folder) == Tried(kept.after, None, [])
+    second = tried(pristine.synced, folder)
+    assert second.answers == pristine.before
+    assert len(second.warnings) == 4
+    assert tried(pristine.added, folder) == Attempt(pristine.after, None, [])
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_damaged_cache_of_vectors(harm: str, kept: Kept) -> None:
-    folder = kept.fresh()
+def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
+    folder = pristine.fresh()
     HARMS[harm](folder / "caches" / "vectors.sqlite")
-    found = tried(kept.added, folder)
-    if found.error is not None:
-        kept.follow(found.error)
-        found = tried(kept.synced, folder)
-    assert found.answers == kept.after
+    attempt = tried(pristine.added, folder)
+    if attempt.error is not None:
+        pristine.follow(attempt.error)
+        attempt = tried(pristine.synced, folder)
+    assert attempt.answers == pristine.after
 
 
 def test_no_flipped_byte_becomes_a_vector(tmp_path: Path) -> None:
@@ -93,10 +98,10 @@ def test_no_flipped_byte_becomes_a_vector(tmp_path: Path) -> None:
     encoder, path = workspace.encoder, tmp_path / "w" / "caches" / "vectors.sqlite"
     assert isinstance(encoder, CachedEncoder)
     texts = [document.text for document in DOCUMENTS]
-    wanted, whole = encoder.encode_documents(texts), path.read_bytes()
+    wanted, content = encoder.encode_documents(texts), path.read_bytes()
     errors = list[str]()
     for at in range(0, path.stat().st_size, 97):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :])
         for end in ("-wal", "-shm"):
             Path(f"{path}{end}").unlink(missing_ok=True)
         try:
@@ -119,18 +124,18 @@ def test_no_flipped_byte_becomes_an_answer(tmp_path: Path) -> None:
     with cache.connection() as connection, closing(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")) as done:
         done.fetchall()
     del cache
-    whole, lost, errors, again = path.read_bytes(), 0, list[str](), SQLiteCache(tmp_path / "again" / "calls.sqlite")
+    content, lost, errors, again = path.read_bytes(), 0, list[str](), SQLiteCache(tmp_path / "again" / "calls.sqlite")
     for at in range(0, path.stat().st_size, 211):
         other = tmp_path / f"{at}" / "calls.sqlite"
         other.parent.mkdir()
-        other.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
+        other.write_bytes(content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RepairWarning)
             try:
                 harmed = SQLiteCache(other)
-                found = {key: harmed.get(key) for key in answers}
-                lost += sum(answer is None for answer in found.values())
-                assert all(found[key] in (None, answer) for key, answer in answers.items()), at
+                read_answers = {key: harmed.get(key) for key in answers}
+                lost += sum(answer is None for answer in read_answers.values())
+                assert all(read_answers[key] in (None, answer) for key, answer in answers.items()), at
                 export_calls(harmed, tmp_path / "calls.jsonl")
                 import_calls(again, tmp_path / "calls.jsonl")
             except RagindexError as error:
@@ -144,17 +149,21 @@ def test_no_flipped_byte_becomes_an_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", ["passages-*.records", "triples-*.records", "token_vectors-*.segments", "vectors-*.coverage"]
 )
-def test_collection_of_a_part_is_made_again(kind: str, harm: str, kept: Kept) -> None:
+def test_collection_of_a_part_is_made_again(kind: str, harm: str, pristine: PristineIndex) -> None:
     """LanceDB's files have no hashes: what it fails over is named with the command that makes it again."""
     for pattern in ("data/*", "_versions/*.manifest"):
-        files = list(kept.files(f"store/{kind}.lance/{pattern}"))
-        folder = kept.fresh()
+        files = list(pristine.files(f"store/{kind}.lance/{pattern}"))
+        folder = pristine.fresh()
         for path in files:
             HARMS[harm](folder / path)
-        for work, wanted in ((kept.read, kept.before), (kept.synced, kept.before), (kept.added, kept.after)):
-            found = tried(work, folder)
-            if found.error is not None:
-                assert isinstance(found.error, EngineError) or "Run: ragindex" in str(found.error), found.error
-                kept.follow(found.error)
-                found = tried(work, folder)
-            assert found.answers == wanted, (kind, pattern, harm, work.__name__, found)
+        for work, wanted in (
+            (pristine.read, pristine.before),
+            (pristine.synced, pristine.before),
+            (pristine.added, pristine.after),
+        ):
+            attempt = tried(work, folder)
+            if attempt.error is not None:
+                assert isinstance(attempt.error, EngineError) or "Run: ragindex" in str(attempt.error), attempt.error
+                pristine.follow(attempt.error)
+                attempt = tried(work, folder)
+            assert attempt.answers == wanted, (kind, pattern, harm, work.__name__, attempt)

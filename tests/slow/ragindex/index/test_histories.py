@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 from elasticsearch_node.node import store as elasticsearch_store
-from histories import drawn, fixed, made
+from histories import drawn, fixed, materials
 from histories.faults import HOWS
-from histories.fresh import Fresh, room
+from histories.fresh import Fresh, make_folder
 from histories.killed import Killed
 from histories.planted import PLANTED
 from histories.played import Setting, Step
 
-EVERY = [(method, list(fixed.GONE)[number % len(fixed.GONE)]) for number, method in enumerate(made.METHODS)]
+EVERY = [(method, list(fixed.GONE)[number % len(fixed.GONE)]) for number, method in enumerate(materials.METHODS)]
 """Each method with one of the ways to go."""
 
 
 @pytest.fixture(scope="module")
 def fresh() -> Iterator[Fresh]:
-    place = room("ragindex-fresh-")
+    place = make_folder("ragindex-fresh-")
     yield Fresh(place)
     shutil.rmtree(place, ignore_errors=True)
 
@@ -60,12 +60,24 @@ def test_document_gone_after_dead_sync(method: str, gone: str, fresh: Fresh) -> 
     fixed.play(fresh, fixed.gone_after_a_death(method, gone), method)
 
 
+@pytest.mark.parametrize(
+    ("gone", "write", "how"),
+    [
+        ("removed", "upsert passages.records", "after"),
+        ("changed", "append journal passages", "after"),
+        ("shortened", "upsert passages.coverage", "before"),
+    ],
+)
+def test_document_gone_after_each_write(gone: str, write: str, how: str, fresh: Fresh) -> None:
+    fixed.play(fresh, fixed.gone_after_a_death("bm25", gone, write, how), "bm25")
+
+
 @pytest.mark.parametrize("gone", fixed.GONE)
 def test_every_way_to_go_after_dead_sync(gone: str, fresh: Fresh) -> None:
     fixed.play(fresh, fixed.gone_after_a_death("composed words", gone), "composed words")
 
 
-@pytest.mark.parametrize("method", ["dense", "composed triples"])
+@pytest.mark.parametrize("method", ["bm25 words", "dense", "composed triples"])
 def test_other_methods_after_dead_sync(method: str, fresh: Fresh) -> None:
     fixed.play(fresh, fixed.back_after_a_death(method), method)
     fixed.play(fresh, fixed.another_budget_after_a_death(method), method, batch=2)
@@ -73,7 +85,8 @@ def test_other_methods_after_dead_sync(method: str, fresh: Fresh) -> None:
 
 @pytest.mark.parametrize("encoder", ["hashed", "lsa"])
 def test_equal_cosines_are_equal_beyond_memory(encoder: str, fresh: Fresh) -> None:
-    fixed.play(fresh, fixed.equal_cosines(encoder, "hipporag push"), "hipporag push", memory_gib=0.0)
+    for method in ("composed", "hipporag push"):
+        fixed.play(fresh, fixed.equal_cosines(encoder, method), method, memory_gib=0.0)
 
 
 @pytest.mark.parametrize("method", ["dense", "hybrid", "gear.naive"])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from leased import FIVE, made, measure, more, states, write_texts
+from leased import FIVE, copy_template, measure, more, states, write_texts
 
 from ragindex.index.index import Index
 from ragindex.index.leases import list_readers
@@ -58,7 +58,7 @@ def says(process: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.parametrize("how", ["opened", "not yet"])
 def test_another_process_keeps_its_state_until_it_is_killed(tmp_path: Path, how: str) -> None:
-    writer = made(tmp_path)
+    writer = copy_template(tmp_path)
     with child(tmp_path, how) as reader:
         more(writer, 1, 2)
         assert says(reader) == FIVE
@@ -148,7 +148,7 @@ def test_disk_under_followers_and_kills(tmp_path: Path) -> None:
 
 def test_lock_without_a_lease_is_named(tmp_path: Path) -> None:
     """A process that cannot write its lease: the command and the process are found where the system lists locks."""
-    made(tmp_path).close()
+    copy_template(tmp_path).close()
     leases = tmp_path / "w" / "readers"
     code = "import fcntl, os, sys\nf = os.open(sys.argv[1], os.O_RDONLY)\nfcntl.flock(f, fcntl.LOCK_SH)\n"
     with start(f"{code}print('ready', flush=True)\nsys.stdin.read()", leases) as process:

@@ -18,13 +18,13 @@ from ragindex.integrations.dspy import DSPyRetriever
 async def test_it_finds_what_the_method_finds(library: Path, opened: ragindex.IndexRetriever) -> None:
     retriever = DSPyRetriever.from_index(library, "bm25", k=3)
     hits = opened.search(QUESTION, 3)
-    for found in (retriever(QUESTION), await retriever.acall(QUESTION)):
-        assert isinstance(found, dspy.Prediction)
-        assert found.passages == [f"{hit.title} | {hit.text}" for hit in hits]
-        assert found.ids == [hit.id for hit in hits]
-        assert found.scores == [hit.score for hit in hits]
-        assert found.metadata[0]["ragindex"]["positions"][0]["page"] == 3
-        assert found.metadata[0]["score"] == "A+"  # the document's own
+    for prediction in (retriever(QUESTION), await retriever.acall(QUESTION)):
+        assert isinstance(prediction, dspy.Prediction)
+        assert prediction.passages == [f"{hit.title} | {hit.text}" for hit in hits]
+        assert prediction.ids == [hit.id for hit in hits]
+        assert prediction.scores == [hit.score for hit in hits]
+        assert prediction.metadata[0]["ragindex"]["positions"][0]["page"] == 3
+        assert prediction.metadata[0]["score"] == "A+"  # the document's own
 
 
 async def test_filters_of_module_and_call_both_hold(opened: ragindex.IndexRetriever) -> None:

@@ -33,10 +33,10 @@ class _DocumentsByFilter:
         if not self.documents:
             return []
         retriever = HaystackRetriever(str(self.folder), "bm25", top_k=100)
-        found = {
+        passing_ids = {
             document.meta["ragindex"]["doc_ids"][0] for document in retriever.run("everyone", filters)["documents"]
         }
-        return [document for id, document in self.documents.items() if id in found]
+        return [document for id, document in self.documents.items() if id in passing_ids]
 
 
 class TestFilters(FilterDocumentsTest):

@@ -102,10 +102,10 @@ def test_killed_while_asking(server: OpenAIServer, tmp_path: Path) -> None:
     ended(process)
     while server.in_flight:
         time.sleep(0.002)
-    kept, sent = summarize(SQLiteCache(path))[0].responses, server.sent
+    responses, sent = summarize(SQLiteCache(path))[0].responses, server.sent
     under_way = concurrency + concurrency // 4 + 1  # on a connection, or being kept
-    assert 60 - under_way <= kept < count
-    assert 0 <= sent - kept <= under_way  # nothing else is lost
+    assert 60 - under_way <= responses < count
+    assert 0 <= sent - responses <= under_way  # nothing else is lost
     with ledger.record_calls() as tally:
         assert opened(server, path, concurrency=8).map(ECHO, texts(count)) == [Echo(**each) for each in texts(count)]
-    assert (tally.replayed, server.sent) == (kept, sent + count - kept)
+    assert (tally.replayed, server.sent) == (responses, sent + count - responses)

@@ -93,8 +93,8 @@ def test_a_process_goes_on(folder: Path, tmp_path: Path) -> None:
     with running(folder, environment, preexec_fn=limit_descriptors) as (process, url):
         idle = [open_idle(url, number) for number in range(1100)]
         assert search(url, OLD) == 200
-        for one in idle:
-            one.close()
+        for connection in idle:
+            connection.close()
         with httpx2.Client(base_url=url, timeout=20) as client:
             for _ in range(700):  # more lines than a pipe holds
                 assert client.get("/health").status_code == 200

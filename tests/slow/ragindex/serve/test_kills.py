@@ -26,9 +26,9 @@ KILLS = int(os.environ.get("RAGINDEX_KILLS", "5"))
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return int(connection.getsockname()[1])
 
 
 def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
@@ -124,7 +124,7 @@ def test_killed_first_changes(tmp_path: Path) -> None:
             assert open_spool(folder).repair().lost == []
         with open_spool(folder).writing() as changes:
             changes.accept([("last", None)])
-        pending = [one.id for one in open_spool(folder).pending(10_000)]
+        pending = [change.id for change in open_spool(folder).pending(10_000)]
         assert len(pending) == len(set(pending))
         assert set(ids) <= set(pending), number
         assert len(pending) - len(ids) <= 3  # `last`, and one of each process that was killed before it could say so
@@ -144,10 +144,10 @@ def test_no_acknowledged_document_is_lost(tmp_path: Path) -> None:
             repairs.append(kill_repair(folder, chance.uniform(0.5, 6.0)))
         port = free_port()
         process = start(folder, port)
-        doomed = find_sync(process) if number % 3 == 2 else None
+        sync_process = find_sync(process) if number % 3 == 2 else None
         timer_seconds = chance.uniform(0.2, 2.0)
         killer = subprocess.Popen(
-            ["sh", "-c", f"sleep {timer_seconds}; kill -9 {doomed or ''}; sleep 1; kill -9 {process.pid}"],
+            ["sh", "-c", f"sleep {timer_seconds}; kill -9 {sync_process or ''}; sleep 1; kill -9 {process.pid}"],
             stderr=subprocess.DEVNULL,
         )
         with httpx2.Client(
@@ -172,13 +172,13 @@ def test_no_acknowledged_document_is_lost(tmp_path: Path) -> None:
     assert (repaired.returncode, repaired.stdout) == (0, "No damaged files.\n")
     assert set(repairs) <= {0, -signal.SIGKILL}
     with ragindex.open(folder, read_only=True) as index:
-        held = {document.id: document.text for document in index.read([f"d{number}" for number in range(60)])}
+        stored_texts = {document.id: document.text for document in index.read([f"d{number}" for number in range(60)])}
         retriever = index.retriever("bm25")
         for id, text in texts.items():
             if id not in unsure:
-                assert held[id] == text
+                assert stored_texts[id] == text
                 assert [hit.doc_ids for hit in retriever.search(text.split()[0], k=1)] == [(id,)]
-        assert [id for id in deleted - unsure if id in held] == []
+        assert [id for id in deleted - unsure if id in stored_texts] == []
         assert len(texts) > 10
         killed = repairs.count(-signal.SIGKILL)
         print(f"{KILLS} kills of servers, {killed} of repairs")

@@ -44,13 +44,13 @@ def test_it_searches_with_filters(server: RunningServer) -> None:
     )
     assert first["content"][0]["text"].startswith("The lighthouse of Lindau was built in 1856.")
     assert (first["attributes"]["year"], first["attributes"]["team"]) == (1856, "red")
-    assert "vault" not in [one["file_id"] for one in hits["data"]]
+    assert "vault" not in [hit["file_id"] for hit in hits["data"]]
 
 
 def test_it_searches_asynchronously_with_several_questions(server: RunningServer) -> None:
-    found = asyncio.run(litellm.vector_stores.asearch("docs:bm25", ["ferry", "Bregenz"], **how(server)))
-    assert found["data"][0]["file_id"] == "ferry"
-    assert found["search_query"] == ["ferry", "Bregenz"]
+    report = asyncio.run(litellm.vector_stores.asearch("docs:bm25", ["ferry", "Bregenz"], **how(server)))
+    assert report["data"][0]["file_id"] == "ferry"
+    assert report["search_query"] == ["ferry", "Bregenz"]
 
 
 def test_its_errors_are_those_of_the_server(server: RunningServer) -> None:

@@ -30,8 +30,8 @@ def test_only_a_server_without_a_sync_warns_of_parts_that_are_older(tmp_path: Pa
         time.sleep(3 * app._CHECK_SECONDS)  # until the server has moved on to this state
         assert httpx2.get(f"{address}/documents/ferry", timeout=60).json()["status"] == "indexed"
         running.send_signal(signal.SIGTERM)
-        said = running.communicate(timeout=60)[1]
+        errors = running.communicate(timeout=60)[1]
     finally:
         running.kill()
         running.wait()
-    assert ("The part passages is older than the corpus." in said) == read_only, said
+    assert ("The part passages is older than the corpus." in errors) == read_only, errors

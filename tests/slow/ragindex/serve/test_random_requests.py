@@ -140,7 +140,9 @@ def test_random_requests_by_the_schema(tmp_path: Path, all_rights: Keyring) -> N
             for name, (statuses, slowest) in figures.items():
                 print(f"{mode.value} {name}: {dict(statuses)}, slowest {slowest:.2f} s")
             if mode is GenerationMode.POSITIVE:
-                refused = {name for name, (statuses, _) in figures.items() if not any(one < 400 for one in statuses)}
+                refused = {
+                    name for name, (statuses, _) in figures.items() if not any(status < 400 for status in statuses)
+                }
         growth = peak_memory() - before
         answer = client.post("/search", json={"query": "lighthouse of Lindau", "k": 1}).raise_for_status().json()
     print(f"memory grew by {growth / 1e6:.0f} MB")

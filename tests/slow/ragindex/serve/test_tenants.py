@@ -39,23 +39,23 @@ def mark_of(tenant: str, number: int) -> str:
 def make_documents() -> list[ragindex.Document]:
     """A world's documents, of the tenants in turn, so that graphs and trees join those of both."""
     documents = []
-    for number, one in enumerate(worlds.make_documents(SIZE)):
+    for number, source in enumerate(worlds.make_documents(SIZE)):
         tenant = TENANTS[number % 2]
         mark = mark_of(tenant, number)
-        text = f"{one.text} Mark {mark}."
+        text = f"{source.text} Mark {mark}."
         metadata: dict[str, Any] = {"team": tenant, "number": number, "tags": [tenant, f"t{number % 3}"]}
-        documents.append(ragindex.Document(f"{tenant}-{number}", f"{one.title} {mark}", text, metadata))
+        documents.append(ragindex.Document(f"{tenant}-{number}", f"{source.title} {mark}", text, metadata))
     return documents
 
 
 def load_keys(folder: Path, collections: list[str]) -> Keyring:
     entries = [
-        f'[[keys]]\nname = "{one}"\nrights = ["read"]\nfile = "{one}.txt"\nfilter = {{ "meta.team" = "{one}" }}\n'
-        for one in TENANTS
+        f'[[keys]]\nname = "{name}"\nrights = ["read"]\nfile = "{name}.txt"\nfilter = {{ "meta.team" = "{name}" }}\n'
+        for name in TENANTS
     ]
     (folder / "keys.toml").write_text("\n".join(entries))
-    for one in TENANTS:
-        (folder / f"{one}.txt").write_text(secret_of(one))
+    for tenant in TENANTS:
+        (folder / f"{tenant}.txt").write_text(secret_of(tenant))
     return load_keyring(folder / "keys.toml", collections)
 
 
@@ -101,19 +101,19 @@ def make_attributes(rng: random.Random, tenant: str, other: str, depth: int = 3)
     )
 
 
-def search(client: Any, face: str, method: str, tenant: str, other: str, rng: random.Random, query: str) -> str:
+def search(client: Any, interface: str, method: str, tenant: str, other: str, rng: random.Random, query: str) -> str:
     """Search through an interface of HTTP; return all that the client reads."""
     where = make_where(rng, other)
-    if face == "store":
+    if interface == "store":
         filters = make_attributes(rng, tenant, other)
         body = {"query": query, "filters": filters, "max_num_results": 50}
         return str(client.post(f"/v1/vector_stores/live:{method}/search", json=body).raise_for_status().text)
-    collection, named = ("export", "") if face == "export" else ("live", method)
+    collection, named = ("export", "") if interface == "export" else ("live", method)
     body = {"query": query, "collection": collection, "method": named, "k": 50}
-    path = {"ask": "/ask", "page": "/page/search"}.get(face, "/search")
-    if face != "page":
+    path = {"ask": "/ask", "page": "/page/search"}.get(interface, "/search")
+    if interface != "page":
         body["where"] = where
-    if face in ("search", "export"):
+    if interface in ("search", "export"):
         body["trace"] = True
     return str(client.post(path, json=body).raise_for_status().text)
 
@@ -142,14 +142,16 @@ def test_no_search_shows_a_document_of_another_tenant(server: RunningServer, ten
 
     with server.client(secret_of(tenant)) as client:
         for method in methods * rounds:
-            for face in FACES:
-                if face != "mcp":
-                    answers.setdefault(face, []).append(search(client, face, method, tenant, other, rng, ask()))
+            for interface in FACES:
+                if interface != "mcp":
+                    answers.setdefault(interface, []).append(
+                        search(client, interface, method, tenant, other, rng, ask())
+                    )
     calls = [
         {"query": ask(), "collection": "live", "method": method, "k": 50, "where": make_where(rng, other)}
         for method in methods * rounds
     ]
     answers["mcp"] = asyncio.run(search_mcp(server.url, tenant, calls))
-    for face, texts in answers.items():
-        assert not [text for text in texts if f"zq{other}" in text or f"{other}-" in text], face
-        assert any(f"zq{tenant}" in text for text in texts), face  # the searches find something at all
+    for interface, texts in answers.items():
+        assert not [text for text in texts if f"zq{other}" in text or f"{other}-" in text], interface
+        assert any(f"zq{tenant}" in text for text in texts), interface  # the searches find something at all

@@ -43,8 +43,8 @@ def process(folder: Path, store: str, *options: str) -> Iterator[httpx2.Client]:
         with httpx2.Client(base_url=address, timeout=60) as client:
             yield client
         running.send_signal(signal.SIGTERM)
-        said = running.communicate(timeout=60)[1]
-        assert "Traceback" not in said
+        errors = running.communicate(timeout=60)[1]
+        assert "Traceback" not in errors
     finally:
         running.kill()
         running.wait()
@@ -52,16 +52,16 @@ def process(folder: Path, store: str, *options: str) -> Iterator[httpx2.Client]:
 
 def traces(store: str) -> list[Trace]:
     """Oldest first."""
-    found: Any = mlflow.MlflowClient(tracking_uri=store).search_traces(
+    spans: Any = mlflow.MlflowClient(tracking_uri=store).search_traces(
         locations=["0"], max_results=500, order_by=["timestamp_ms ASC"]
     )
-    return list(found)
+    return list(spans)
 
 
 def test_each_request_of_each_face_is_a_retriever_span(folder: Path, tmp_path: Path) -> None:
     store = make_tracker(tmp_path)
     with process(folder, store, "--trace", "1") as client:
-        found = client.post("/search", json={"query": QUESTION, "k": 2, "where": {"meta.team": "red"}}).json()
+        answer = client.post("/search", json={"query": QUESTION, "k": 2, "where": {"meta.team": "red"}}).json()
         client.post("/ask", json={"query": "ask"})
         client.post("/v1/vector_stores/docs/search", json={"query": "store"})
         call = {"name": "search", "arguments": {"query": "tool"}}
@@ -79,7 +79,7 @@ def test_each_request_of_each_face_is_a_retriever_span(folder: Path, tmp_path: P
     assert (first.name, first.inputs["k"], first.parent_id) == ("bm25", 2, None)
     assert "meta.team" in first.attributes["filter"]
     assert [(output["page_content"], output["metadata"]["doc_uri"]) for output in first.outputs] == [
-        (hit["text"], hit["doc_ids"][0]) for hit in found["hits"]
+        (hit["text"], hit["doc_ids"][0]) for hit in answer["hits"]
     ]
     assert first.outputs[0]["metadata"]["doc_uri"] == "lindau"
 
@@ -108,6 +108,6 @@ def test_requests_are_answered_where_traces_cannot_be_written(folder: Path, tmp_
     (tmp_path / "taken").write_text("")
     with process(folder, f"sqlite:///{tmp_path}/taken/mlflow.db", "--trace", "1") as client:
         for _ in range(3):
-            found = client.post("/search", json={"query": QUESTION})
-            assert found.status_code == 200
-            assert json.loads(found.text)["hits"][0]["doc_ids"] == ["lindau"]
+            response = client.post("/search", json={"query": QUESTION})
+            assert response.status_code == 200
+            assert json.loads(response.text)["hits"][0]["doc_ids"] == ["lindau"]

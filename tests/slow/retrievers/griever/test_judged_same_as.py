@@ -44,7 +44,7 @@ def test_an_estimate_counts_the_calls_of_a_run(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     corpus = Corpus("world", "world", tuple(worlds.make_documents(60)), 0, (), True)
     schemes, llm = [registry.scheme("griever(same_as=llm)")], OpenAICompatibleChat(model="small")
-    expected = {one.task: one.calls for one in estimate(corpus, schemes, llm, LLMSettings())}
+    expected = {entry.task: entry.calls for entry in estimate(corpus, schemes, llm, LLMSettings())}
     assert server.requests == []
     with (
         ledger.record_calls() as tally,

@@ -42,15 +42,15 @@ def plainly(corpus: Sequence[Document], part: PartialTriples) -> dict[str, tuple
                 frequency[partial] += 1
                 id = partial_id(*partial, document.id if part.scope == "passage" else None)
                 seen.setdefault(id, []).append((own, part.over.key(other), document.id, partial))
-    return {id: plain(found, frequency) for id, found in seen.items()}
+    return {id: plain(spellings, frequency) for id, spellings in seen.items()}
 
 
-def plain(found: list[tuple[str, str, str, tuple[str, str, bool]]], frequency: Any) -> tuple[Any, ...]:
-    key, predicate, inverse = found[0][3]
-    spelt_as = [own for own, _, _, _ in found]
+def plain(spellings: list[tuple[str, str, str, tuple[str, str, bool]]], frequency: Any) -> tuple[Any, ...]:
+    key, predicate, inverse = spellings[0][3]
+    spelt_as = [own for own, _, _, _ in spellings]
     surface = sorted(spelt_as, key=lambda name: (-spelt_as.count(name), name))[0]
     text = f"{predicate} {surface}" if inverse else f"{surface} {predicate}"
-    objects, passages = sorted({one[1] for one in found}), sorted({one[2] for one in found})
+    objects, passages = sorted({spelling[1] for spelling in spellings}), sorted({spelling[2] for spelling in spellings})
     return text, predicate, [key], objects, passages, float(inverse), float(frequency[key, predicate, inverse])
 
 
@@ -60,15 +60,15 @@ def test_any_corpus_after_any_changes(states: Any, entity_key: Any, part: Partia
     part = PartialTriples(over=Triples(entity_key=entity_key), scope=part.scope)
     corpora = [[spelt(id, *triples) for id, triples in state.items()] for state in states]
     with TemporaryDirectory() as folder:
-        file = openie(Path(folder) / "all.json", [D, *(one for corpus in corpora for one in corpus)])
+        file = openie(Path(folder) / "all.json", [D, *(document for corpus in corpora for document in corpus)])
         workspace = imported(Path(folder) / "w", file, encoder=Letters())  # type: ignore[arg-type]
         for corpus in corpora:
             workspace.replace([D, *corpus])
             workspace.build(Vectors(of=part))
             expected = plainly(corpus, part)
             for opened in (part, Vectors(of=part)):
-                found = {row["id"]: tuple(row[name] for name in PLAIN) for row in rows(workspace, opened, *PLAIN)}
-                assert found == expected
+                records = {row["id"]: tuple(row[name] for name in PLAIN) for row in rows(workspace, opened, *PLAIN)}
+                assert records == expected
 
 
 def written(part: PartialTriples, workspace: Index, monkeypatch: pytest.MonkeyPatch) -> set[str]:

@@ -29,14 +29,14 @@ def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: P
     def choose(received: Any, earlier: int) -> Any:
         text = received.body["messages"][5]["content"]  # after the instructions and two demonstrations
         answer = {"entities": [], "triples": [line.split("|") for line in text.splitlines()]}
-        sulks = any(one in text for one in sulking)  # a server that misfits is told the schema besides
+        sulks = any(passage in text for passage in sulking)  # a server that misfits gets the schema besides
         return chat(content="I would rather not." if sulks else json.dumps(answer))
 
-    def held() -> list[tuple[Any, ...]]:
+    def read_records() -> list[tuple[Any, ...]]:
         fields = ("text", "triples", "subjects", "extracted")
         return [tuple(row[name] for name in ("id", *fields)) for row in rows(workspace, TriplePassages(), *fields)]
 
-    def found(method: str) -> list[str]:
+    def find_ids(method: str) -> list[str]:
         hits = built_retriever(workspace, method).retrieve([Query("q", "likes tea milk")], 2)[0].hits
         return [hit.id for hit in hits]
 
@@ -46,24 +46,24 @@ def test_a_failed_passage_is_found_by_its_text(server: OpenAIServer, tmp_path: P
     workspace.add([spelt("1", "a|knows|b"), spelt("2", "c|likes|tea")])
     workspace.build(*parts)
     first = ("1", "a|knows|b", '[["a", "knows", "b"]]', ["a"], 1.0)
-    assert held() == [first, ("2", "c|likes|tea", "[]", [], 0.0)]
-    assert (found("bm25(over=triple_passages)"), found("hybrid(over=triple_passages)")) == (["2"], ["1", "2"])
-    assert (found("dense(over=triple_passages)"), found("dense")) == (
+    assert read_records() == [first, ("2", "c|likes|tea", "[]", [], 0.0)]
+    assert (find_ids("bm25(over=triple_passages)"), find_ids("hybrid(over=triple_passages)")) == (["2"], ["1", "2"])
+    assert (find_ids("dense(over=triple_passages)"), find_ids("dense")) == (
         ["1"],
         ["2", "1"],
     )  # no vector of it over this part
 
     workspace.add([spelt("2", "c|likes|milk")])  # it fails again, with another text
     workspace.build(*parts)
-    assert held() == [first, ("2", "c|likes|milk", "[]", [], 0.0)]
+    assert read_records() == [first, ("2", "c|likes|milk", "[]", [], 0.0)]
     sulking.clear()
     workspace.build(*parts, retry_failed=True)
-    assert held() == [first, ("2", "c|likes|milk", '[["c", "likes", "milk"]]', ["c"], 1.0)]
-    assert found("dense(over=triple_passages)") == ["2", "1"]
+    assert read_records() == [first, ("2", "c|likes|milk", '[["c", "likes", "milk"]]', ["c"], 1.0)]
+    assert find_ids("dense(over=triple_passages)") == ["2", "1"]
     sulking.add("c|likes|tea")
     workspace.add([spelt("2", "c|likes|tea")])  # what was read off it is gone with its text
     workspace.build(*parts)
-    assert held() == [first, ("2", "c|likes|tea", "[]", [], 0.0)]
+    assert read_records() == [first, ("2", "c|likes|tea", "[]", [], 0.0)]
     workspace.remove(["2"])
     workspace.build(*parts)
-    assert held() == [first]
+    assert read_records() == [first]

@@ -40,9 +40,9 @@ def test_cross_tree_clusters_the_nodes_of_both_on_every_level(server: OpenAIServ
     """First passages and aggregates together; then the summaries of these, of the passages and of the aggregates."""
     crossed = SUMMARISED.model_copy(update={"pool": SUMMARISED.pool.model_copy(update={"cross_tree": True})})
     without = crossed.model_copy(update={"pool": crossed.pool.model_copy(update={"relatedness_summaries": False})})
-    told = without.model_copy(update={"pool": without.pool.model_copy(update={"propositions": True})})
+    with_propositions = without.model_copy(update={"pool": without.pool.model_copy(update={"propositions": True})})
     workspace = opened(tmp_path, server, TOWNS)
-    workspace.build(crossed, without, told)
+    workspace.build(crossed, without, with_propositions)
     assert clusters(nodes(workspace, crossed.pool)) == [
         ("aggregates", 1, ["aggregate"] * 2),
         ("passages", 1, ["passage"] * 3),
@@ -54,15 +54,15 @@ def test_cross_tree_clusters_the_nodes_of_both_on_every_level(server: OpenAIServ
         ("passages", 1, ["passage"] * 3),
         ("tree_pool", 1, ["aggregate"] * 2 + ["passage"] * 3),
     ]  # the aggregates repeat lines of the passages: both clusters show the same, and have one summary
-    assert clusters(nodes(workspace, without.pool)) == clusters(nodes(workspace, told.pool)) == fewer
-    assert len(nodes(workspace, told.pool)) == len(nodes(workspace, without.pool)) + 3
+    assert clusters(nodes(workspace, without.pool)) == clusters(nodes(workspace, with_propositions.pool)) == fewer
+    assert len(nodes(workspace, with_propositions.pool)) == len(nodes(workspace, without.pool)) + 3
 
 
-def clusters(held: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, list[str]]]:
+def clusters(tree_nodes: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, list[str]]]:
     """Of each summary the tree, the level and the kinds of its children."""
-    rows = [row for row in held.values() if row["children"]]
+    rows = [row for row in tree_nodes.values() if row["children"]]
     return sorted(
-        (row["tree"], int(row["level"]), sorted(held[child]["kind"] for child in row["children"])) for row in rows
+        (row["tree"], int(row["level"]), sorted(tree_nodes[child]["kind"] for child in row["children"])) for row in rows
     )
 
 
@@ -70,12 +70,12 @@ def test_the_estimate_counts_cross_tree_summaries(tmp_path: Path) -> None:
     """Built by the rules with lsa it is what the estimate builds: one call a summary."""
     documents = tuple(worlds.make_documents(60))
     scheme = registry.scheme("sirerag(base=bm25, pool=tree_pool(cross_tree=true))")
-    found = estimate(
+    estimates = estimate(
         Corpus("world", "world", documents, 0, (), True), [scheme], registry.llm("openai:small"), LLMSettings()
     )
     with Index.open(tmp_path, encoder="lsa", chunking=None, create=True) as workspace:
         workspace.add(documents)
         workspace.build(scheme)
-        made = clusters(nodes(workspace, scheme.pool))  # type: ignore[attr-defined]
-    assert {one.task: one.calls for one in found}["summary"] == len(made)
-    assert {tree for tree, _, _ in made} == {"passages", "aggregates", "tree_pool"}
+        summaries = clusters(nodes(workspace, scheme.pool))  # type: ignore[attr-defined]
+    assert {entry.task: entry.calls for entry in estimates}["summary"] == len(summaries)
+    assert {tree for tree, _, _ in summaries} == {"passages", "aggregates", "tree_pool"}

@@ -46,7 +46,7 @@ def test_verdict(metric: str, values: Sequence[str], n: str, verdict: str) -> No
 @settings(max_examples=examples(60))
 @given(st.integers(20, 120), st.data())
 def test_verdicts_hold_for_every_sample(questions: int, data: st.DataObject) -> None:
-    """What is said of all samples is true of this one: of its McNemar test, and of its t test with two more."""
+    """A statement on all samples is true of this one: of its McNemar test, and of its t test with two more."""
     first = np.array(data.draw(st.lists(st.booleans(), min_size=questions, max_size=questions)), dtype=float)
     second = np.array(data.draw(st.lists(st.booleans(), min_size=questions, max_size=questions)), dtype=float)
     rows = [{"method": name, "EM": f"{100 * values.mean():.2f}%"} for name, values in (("a", first), ("b", second))]
@@ -121,8 +121,10 @@ def test_all_and_none_are_as_printed(written: str, value: float) -> None:
     expected = stats.binomtest(int(40 * value), 40).proportion_ci(method="exact")
     assert first.value == value
     assert first.interval[1 - int(value)] == pytest.approx((expected.low, expected.high)[1 - int(value)])
-    (one, other) = audit_figures(read_figures([{"method": "a", "EM": written}, {"method": "b", "EM": 50}], "1").figures)
-    assert one.interval == pytest.approx((max(0, value - 0.975), min(1, value + 0.975)))
+    (audited, other) = audit_figures(
+        read_figures([{"method": "a", "EM": written}, {"method": "b", "EM": 50}], "1").figures
+    )
+    assert audited.interval == pytest.approx((max(0, value - 0.975), min(1, value + 0.975)))
     assert 0 <= other.interval[0] < other.interval[1] <= 1
 
 
@@ -130,8 +132,8 @@ def test_all_and_none_are_as_printed(written: str, value: float) -> None:
 
 
 def test_shares_of_no_whole_number() -> None:
-    found = checks_of({"method": "a", "win rate": "67.6%"}, {"method": "b", "win rate": "32.4%"}, n="125")
-    assert found == [
+    checks = checks_of({"method": "a", "win rate": "67.6%"}, {"method": "b", "win rate": "32.4%"}, n="125")
+    assert checks == [
         "win rate: 2 of 2 figures are no share of 125 questions (a 67.6, b 32.4); all figures are shares of 250, as of "
         "2 runs"
     ]
@@ -143,8 +145,8 @@ def test_shares_of_no_whole_number() -> None:
 
 
 def test_recall_does_not_fall() -> None:
-    found = checks_of({"method": "a", "2Wiki R@10": 86.6, "2Wiki R@15": 69.7}, {"method": "b", "2Wiki R@10": 50})
-    assert found == ["2Wiki: a falls from R@10 to R@15, 86.6 to 69.7, which cannot be"]
+    checks = checks_of({"method": "a", "2Wiki R@10": 86.6, "2Wiki R@15": 69.7}, {"method": "b", "2Wiki R@10": 50})
+    assert checks == ["2Wiki: a falls from R@10 to R@15, 86.6 to 69.7, which cannot be"]
     assert checks_of({"method": "a", "nDCG@10": 50, "nDCG@20": 40, "R@5": 41.2, "R@10": 41.2}) == []
 
 

@@ -30,12 +30,12 @@ def test_more_questions_move_no_earlier_one_and_change_no_side(counts: list[int]
     raced, kept_before = list[str](), set[str]()
     for count in sorted(counts):
         mixed = random.sample(file[:count], count)
-        racing, kept = split_questions([Query(f"q{at}", one.text) for at, one in enumerate(mixed)], seed, raced)
+        racing, holdout = split_questions([Query(f"q{at}", query.text) for at, query in enumerate(mixed)], seed, raced)
         assert hashes(racing)[: len(raced)] == raced
-        assert kept_before <= set(texts(kept))
-        assert sorted(texts(racing) + texts(kept)) == sorted(texts(mixed))
-        assert not kept or count >= KEPT_FROM
-        raced, kept_before = hashes(racing), set(texts(kept))
+        assert kept_before <= set(texts(holdout))
+        assert sorted(texts(racing) + texts(holdout)) == sorted(texts(mixed))
+        assert not holdout or count >= KEPT_FROM
+        raced, kept_before = hashes(racing), set(texts(holdout))
 
 
 def test_a_question_that_was_raced_on_is_never_kept_apart() -> None:
@@ -43,20 +43,20 @@ def test_a_question_that_was_raced_on_is_never_kept_apart() -> None:
     few, none = split_questions(QUESTIONS[:199], 0, [])
     assert (len(few), none) == (199, [])
     for seed in (0, 1):
-        racing, kept = split_questions(QUESTIONS[:250], seed, hashes(few))
+        racing, holdout = split_questions(QUESTIONS[:250], seed, hashes(few))
         assert texts(racing)[:199] == texts(few)
-        assert 5 < len(kept) < 30  # a third of the 51 that are new
+        assert 5 < len(holdout) < 30  # a third of the 51 that are new
     all_raced, none = split_questions(QUESTIONS, 0, [], keep=False)
     assert (len(all_raced), none) == (600, [])
     assert split_questions(QUESTIONS, 1, hashes(all_raced))[1] == []
 
 
 def test_a_third_is_kept_apart_and_the_seed_draws_both() -> None:
-    racing, kept = split_questions(QUESTIONS, 0, [])
-    assert 160 < len(kept) < 240
+    racing, holdout = split_questions(QUESTIONS, 0, [])
+    assert 160 < len(holdout) < 240
     assert texts(racing) != texts([query for query in QUESTIONS if query in racing])
     others = split_questions(QUESTIONS, 1, [])
-    assert 30 < len(set(texts(kept)) & set(texts(others[1]))) < 100  # a third of a third
+    assert 30 < len(set(texts(holdout)) & set(texts(others[1]))) < 100  # a third of a third
     assert texts(others[0])[:20] != texts(racing)[:20]
 
 
@@ -71,6 +71,6 @@ def test_statements_about_these_questions_have_a_random_order_of_all() -> None:
 
 def test_equal_questions_stand_on_one_side() -> None:
     twice = [*QUESTIONS, *(Query(f"again{number}", f"what  IS {number}?") for number in range(600))]
-    racing, kept = split_questions(twice, 0, [])
-    assert len(racing) % 2 == len(kept) % 2 == 0
-    assert set(hashes(racing)).isdisjoint(hashes(kept))
+    racing, holdout = split_questions(twice, 0, [])
+    assert len(racing) % 2 == len(holdout) % 2 == 0
+    assert set(hashes(racing)).isdisjoint(hashes(holdout))

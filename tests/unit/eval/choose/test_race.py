@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_comparisons import made
+from made_comparisons import make_comparison
 from rich.console import Console
 
 from ragindex.plugins import registry
@@ -40,11 +40,11 @@ def candidate(label: str, state: State = "racing", score: float = 0.5, **costs: 
 
 
 def test_few_questions_are_told() -> None:
-    told: list[str] = []
-    progress = Progress(told.append)
+    lines: list[str] = []
+    progress = Progress(lines.append)
     for rules in (RecommendRules(), RecommendRules(delta=0.1), RecommendRules(estimand="questions")):
         recommend._tell_of_questions(60, rules, progress)
-    assert told == [
+    assert lines == [
         "60 questions show large differences only, so that the race is likely to end undecided; then the last lines "
         "say about how many more would tell"
     ]
@@ -76,10 +76,10 @@ def test_long_builds_are_announced_with_the_flags_that_the_command_lacks(
 
 
 def test_an_interrupted_race_says_how_it_stands() -> None:
-    asked = [replace(candidate("bm25", score=0.5), asked=10), replace(candidate("links", score=0.8), asked=10)]
+    racing = [replace(candidate("bm25", score=0.5), asked=10), replace(candidate("links", score=0.8), asked=10)]
     waiting = replace(candidate("raptor"), score=None)
     gone = candidate("griever", state="constraint")
-    assert describe_standing([*asked, waiting, gone], "R@5", "ragindex recommend x") == (
+    assert describe_standing([*racing, waiting, gone], "R@5", "ragindex recommend x") == (
         "Provisional: links leads, R@5 80.0 on 10 questions; bm25 50.0. Nothing is decided between links and bm25. "
         "Not built or not asked yet: raptor. Left the race: griever. To go on: ragindex recommend x"
     )
@@ -185,65 +185,69 @@ def test_the_decision_says_of_each_candidate_what_was_tested() -> None:
             f"{_WITHIN} candidate {_FIGURES} Whether a cheaper one is (hybrid) is undecided. 90 more would show it.",
         ),
     ]
-    for (candidates, values), said in cases:
-        assert describe_decision(recommendation(candidates, "links", **values), population).startswith(said)
+    for (candidates, values), beginning in cases:
+        assert describe_decision(recommendation(candidates, "links", **values), population).startswith(beginning)
 
 
 def test_more_questions_are_said_as_compare_says_it() -> None:
     """Also where a method of the race left before its end, and so has fewer answers."""
     scores = {"hybrid": [1.0] * 12, "dense": [1.0] * 10 + [0.0] * 2, "bm25": [0.0] * 6}
-    comparison = made({label: scores[label] for label in ("hybrid", "dense")}, {"hybrid": [1.0], "dense": [1.0]})
+    comparison = make_comparison(
+        {label: scores[label] for label in ("hybrid", "dense")}, {"hybrid": [1.0], "dense": [1.0]}
+    )
     values = np.array([[*score, *[math.nan] * (12 - len(score))] for score in scores.values()]).T
-    racers = [candidate(label, score=sum(one) / len(one)) for label, one in scores.items()]
-    said = recommend._describe_more(racers[:2], values[:, :2])
-    assert said in state_conclusion(comparison)
-    assert "more questions would show hybrid ahead of dense" in said
+    racers = [candidate(label, score=sum(score) / len(score)) for label, score in scores.items()]
+    sentence = recommend._describe_more(racers[:2], values[:, :2])
+    assert sentence in state_conclusion(comparison)
+    assert "more questions would show hybrid ahead of dense" in sentence
     assert "ahead of dense" in recommend._describe_more([*racers[:2], racers[2].leave("dropped", "")], values)
-    found = recommendation(racers, "hybrid", decided=False, tells_more=said, questions=667, kept=333)
-    assert said in describe_decision(found, RecommendRules())
-    decision = describe_decision(found, RecommendRules(estimand="questions"))
+    advice = recommendation(racers, "hybrid", decided=False, tells_more=sentence, questions=667, kept=333)
+    assert sentence in describe_decision(advice, RecommendRules())
+    decision = describe_decision(advice, RecommendRules(estimand="questions"))
     assert "on the 667 questions of the race (not the 333 kept apart)," in decision
 
 
 @pytest.mark.parametrize(
-    ("bounds", "said"),
+    ("bounds", "message"),
     [
         ((10.0, 40.0), "--max-p95-ms 50 is met: the 95th percentile of links is 10.0 to 40.0 ms (a risk of"),
         ((10.0, 60.0), "--max-p95-ms 50 may be met or not: the 95th percentile of links is 10.0 to 60.0 ms"),
         ((10.0, None), "--max-p95-ms 50 may be met or not by links: an upper bound of the"),
     ],
 )
-def test_whether_answers_are_fast_enough_is_said_with_bounds(bounds: tuple[float, float | None], said: str) -> None:
-    found = recommendation([replace(LINKS, costs=Costs(p95_bounds=bounds))], "links")
-    assert said in shown(found, RecommendRules(max_p95_ms=50))
+def test_whether_answers_are_fast_enough_is_said_with_bounds(bounds: tuple[float, float | None], message: str) -> None:
+    advice = recommendation([replace(LINKS, costs=Costs(p95_bounds=bounds))], "links")
+    assert message in shown(advice, RecommendRules(max_p95_ms=50))
 
 
 def test_confirmations_say_what_they_are() -> None:
-    found = recommendation([DROPPED, LINKS], "links", rival="bm25", kept=90)
-    for verdict, difference, said in (
+    advice = recommendation([DROPPED, LINKS], "links", rival="bm25", kept=90)
+    for verdict, difference, sentence in (
         ("confirmed", (0.01, 0.05), "Confirmed on 90 questions kept apart: links is not more than 2.0 points"),
         ("contradicted", (-0.2, -0.04), "Contradicted on 90 questions kept apart: links is more than 2.0 points"),
         ("open", (-0.05, 0.05), "Open on 90 questions kept apart: links may be more than 2.0 points worse than bm25."),
     ):
         confirmed = Confirmation(verdict, 90, 0.7, 0.6, difference, 0.975, 0)
-        assert said in shown(replace(found, confirmation=confirmed), RecommendRules())
+        assert sentence in shown(replace(advice, confirmation=confirmed), RecommendRules())
         sealed = HoldoutResult("sealed.csv", 90, "R@5", "links", "bm25", 0.7, 0.6, difference, "today")
-        on_holdout = shown(replace(found, holdout=sealed), RecommendRules())
-        assert said.replace("90 questions kept apart", "the holdout") in on_holdout
+        on_holdout = shown(replace(advice, holdout=sealed), RecommendRules())
+        assert sentence.replace("90 questions kept apart", "the holdout") in on_holdout
         reused = replace(sealed, earlier=("yesterday",))
-        assert "on the holdout" not in shown(replace(found, holdout=reused), RecommendRules())
-    again = replace(found, confirmation=Confirmation("open", 90, 0.7, 0.6, (-0.05, 0.05), 1 - 0.05 / 6, 1))
-    said = "difference −5.0 to +5.0 (99.2 %). 1 earlier confirmation used some of these questions, so the interval is"
-    assert said in shown(again, RecommendRules())
-    undecided = replace(found, decided=False, more_questions={"bm25": 9})
-    said = "90 questions stay kept apart, to confirm a choice once one is made."
-    assert said in shown(undecided, RecommendRules())
+        assert "on the holdout" not in shown(replace(advice, holdout=reused), RecommendRules())
+    again = replace(advice, confirmation=Confirmation("open", 90, 0.7, 0.6, (-0.05, 0.05), 1 - 0.05 / 6, 1))
+    sentence = (
+        "difference −5.0 to +5.0 (99.2 %). 1 earlier confirmation used some of these questions, so the interval is"
+    )
+    assert sentence in shown(again, RecommendRules())
+    undecided = replace(advice, decided=False, more_questions={"bm25": 9})
+    sentence = "90 questions stay kept apart, to confirm a choice once one is made."
+    assert sentence in shown(undecided, RecommendRules())
 
 
-def shown(found: Recommendation, rules: RecommendRules) -> str:
+def shown(advice: Recommendation, rules: RecommendRules) -> str:
     console = Console(width=300)
     with console.capture() as captured:
-        console.print(render_recommendation(found, rules))
+        console.print(render_recommendation(advice, rules))
     return captured.get()
 
 
@@ -251,7 +255,12 @@ def test_prices_sort_by_questions_then_index() -> None:
     free, slow = candidate("free", index_seconds=9.0), candidate("slow", index_seconds=10.0)
     paid = candidate("paid", index_seconds=1.0, dollars_per_1000=2.0)
     unknown = candidate("unknown", index_seconds=1.0, index_dollars=None)
-    assert [one.label for one in sort_by_price([paid, unknown, slow, free])] == ["free", "slow", "unknown", "paid"]
+    assert [method.label for method in sort_by_price([paid, unknown, slow, free])] == [
+        "free",
+        "slow",
+        "unknown",
+        "paid",
+    ]
 
 
 def test_an_estimate_breaks_a_limit_only_twice_over() -> None:

@@ -14,12 +14,12 @@ KS = (1, 2)
 
 def judged(names: Sequence[str], questions: Sequence[Sequence[Sequence[float]]], right: Sequence[int]) -> Judged:
     """One relevant candidate each, at the place that `right` says."""
-    made = []
+    candidates = []
     for features, place in zip(questions, right, strict=True):
         relevant = tuple("d" if row == place else "" for row in range(len(features)))
         ids = tuple(f"p{row}" for row in range(len(features)))
-        made.append(JudgedCandidates(np.array(features, float), relevant, ids, 1))
-    return Judged(tuple(made), tuple(names), (True,) * len(names))
+        candidates.append(JudgedCandidates(np.array(features, float), relevant, ids, 1))
+    return Judged(tuple(candidates), tuple(names), (True,) * len(names))
 
 
 def test_a_base_that_adds_nothing_is_dropped() -> None:

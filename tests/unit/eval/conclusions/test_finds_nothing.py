@@ -32,8 +32,8 @@ NOTHING = -np.inf
 def test_the_threshold_has_the_greatest_balanced_accuracy(
     answerable: Sequence[float], unanswerable: Sequence[float], threshold: float | None
 ) -> None:
-    found = choose_threshold(np.array(answerable, float), np.array(unanswerable, float))
-    assert found == (float(np.nextafter(NOTHING, 0)) if threshold is None else threshold)
+    chosen = choose_threshold(np.array(answerable, float), np.array(unanswerable, float))
+    assert chosen == (float(np.nextafter(NOTHING, 0)) if threshold is None else threshold)
 
 
 def found_nothing(answerable: Sequence[float], unanswerable: Sequence[float]) -> tuple[FindsNothing, ...]:
@@ -51,20 +51,20 @@ def found_nothing(answerable: Sequence[float], unanswerable: Sequence[float]) ->
 
 def test_each_question_is_measured_by_a_threshold_of_the_others() -> None:
     """Without 2 the threshold is 0.75, so 2 is found; without 1 it is 2.5, so 1 is lost; the rest keep 2.5 or 3."""
-    (found,) = found_nothing([5, 4, 3, 1], [2, 0.5])
-    assert (found.label, found.threshold) == ("flat", 2.5)
-    assert (found.rightly.count, found.rightly.of, found.wrongly.count, found.wrongly.of) == (1, 2, 1, 4)
-    for share in (found.rightly, found.wrongly):
+    (measures,) = found_nothing([5, 4, 3, 1], [2, 0.5])
+    assert (measures.label, measures.threshold) == ("flat", 2.5)
+    assert (measures.rightly.count, measures.rightly.of, measures.wrongly.count, measures.wrongly.of) == (1, 2, 1, 4)
+    for share in (measures.rightly, measures.wrongly):
         assert 0 <= share.low < share.count / share.of < share.high <= 1
-    assert found.wrongly.describe().startswith("25 % (")
-    assert found.wrongly.describe().endswith("), 1 of 4")
-    assert FindsNothing.from_json(found.to_json()) == found
+    assert measures.wrongly.describe().startswith("25 % (")
+    assert measures.wrongly.describe().endswith("), 1 of 4")
+    assert FindsNothing.from_json(measures.to_json()) == measures
 
 
 def test_questions_without_hits_find_nothing() -> None:
-    (found,) = found_nothing([3, 2, NOTHING], [NOTHING, NOTHING])
-    assert (found.rightly.count, found.wrongly.count, found.threshold) == (2, 1, None)
-    assert found.rightly.low < 0.5  # two questions do not show much
+    (measures,) = found_nothing([3, 2, NOTHING], [NOTHING, NOTHING])
+    assert (measures.rightly.count, measures.wrongly.count, measures.threshold) == (2, 1, None)
+    assert measures.rightly.low < 0.5  # two questions do not show much
 
 
 @pytest.mark.parametrize(("answerable", "unanswerable"), [([3, 2, 1], [1]), ([3], [1, 2]), ([3, 2], [])])

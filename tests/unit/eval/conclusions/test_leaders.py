@@ -1,7 +1,7 @@
 """Intervals, pairs and breakdowns on the values of a comparison."""
 
 import pytest
-from made_comparisons import made
+from made_comparisons import make_comparison
 from scipy import stats
 
 from ragindex.types import Usage
@@ -11,7 +11,7 @@ from ragindex_eval.results.model import LATENCY
 
 def test_a_pair_by_hand() -> None:
     """Three questions, a ahead by 1, 1 and 0.5: a t test of these and 1 and -1, by hand in test_paired_tests."""
-    comparison = made({"a": [1, 1, 1], "b": [0, 0, 0.5]})
+    comparison = make_comparison({"a": [1, 1, 1], "b": [0, 0, 0.5]})
     pair = comparison.pair("a", "b", "R@5")
     assert (pair.a, pair.b, pair.questions) == ("a", "b", 3)
     assert pair.value == pytest.approx(2.5 / 3)
@@ -29,7 +29,9 @@ def test_a_pair_by_hand() -> None:
 def test_the_interval_of_a_difference_is_paired() -> None:
     """Both methods vary a lot, and always by the same: the difference is as good as certain."""
     up_and_down = [0.0, 1.0] * 20
-    comparison = made({"a": [value * 0.5 + 0.5 for value in up_and_down], "b": [value * 0.5 for value in up_and_down]})
+    comparison = make_comparison(
+        {"a": [value * 0.5 + 0.5 for value in up_and_down], "b": [value * 0.5 for value in up_and_down]}
+    )
     assert comparison.pair("a", "b", "R@5").ci95 == pytest.approx((0.4, 0.55), abs=0.01)
     low, high = comparison.method("a").ci95["R@5"]
     assert high - low > 0.15
@@ -39,7 +41,7 @@ def test_the_correction_is_within_a_metric_and_over_all_pairs() -> None:
     """Six questions: a - b is 1 three times, a - c five times, b - c twice, and 0 elsewhere."""
     recalls = {"a": [1, 1, 1, 1, 1, 0], "b": [0, 0, 0, 1, 1, 0], "c": [0, 0, 0, 0, 0, 0]}
     times = {label: [2.0, 2.5, 3.0, 3.5, 4.0, 4.5] for label in recalls}
-    comparison = made(recalls, times)
+    comparison = make_comparison(recalls, times)
     for metric in ("R@5", LATENCY):
         of_metric = [pair for pair in comparison.pairs if pair.metric == metric]
         assert [(pair.a, pair.b) for pair in of_metric] == [("a", "b"), ("a", "c"), ("b", "c")]
@@ -51,7 +53,7 @@ def test_the_correction_is_within_a_metric_and_over_all_pairs() -> None:
 
 
 def test_latency_is_paired_over_the_questions_that_both_answered() -> None:
-    comparison = made({"a": [1, 1, 1], "b": [1, 1, 1]}, {"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0]})
+    comparison = make_comparison({"a": [1, 1, 1], "b": [1, 1, 1]}, {"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0]})
     pair = comparison.pair("a", "b", LATENCY)
     assert (pair.questions, pair.statistic) == (2, "ratio of geometric means")
     assert pair.value == pytest.approx((1.0 * 2.0) ** 0.5 / 5.0)
@@ -59,7 +61,7 @@ def test_latency_is_paired_over_the_questions_that_both_answered() -> None:
 
 
 def test_one_question_has_no_interval_and_no_difference_that_is_told() -> None:
-    comparison = made({"a": [1], "b": [0]}, {"a": [1.0], "b": [2.0]})
+    comparison = make_comparison({"a": [1], "b": [0]}, {"a": [1.0], "b": [2.0]})
     assert comparison.method("a").ci95 == {}
     pair = comparison.pair("a", "b", "R@5")
     assert (pair.value, pair.ci95) == (1.0, None)
@@ -67,21 +69,21 @@ def test_one_question_has_no_interval_and_no_difference_that_is_told() -> None:
 
 
 def test_equal_methods_may_differ_on_other_questions() -> None:
-    pair = made({"a": [1, 0, 0.5], "b": [1, 0, 0.5]}).pair("a", "b", "R@5")
+    pair = make_comparison({"a": [1, 0, 0.5], "b": [1, 0, 0.5]}).pair("a", "b", "R@5")
     assert (pair.value, pair.p_adjusted) == (0.0, 1.0)
     assert pair.ci95 == pytest.approx((-0.88, 0.88), abs=0.05)
 
 
 def test_no_gold_and_one_method_have_no_pairs_of_quality() -> None:
-    assert made({"a": [], "b": []}, {"a": [1.0, 2.0], "b": [2.0, 3.0]}).pairs[0].metric == LATENCY
-    assert made({"a": [1, 0]}).pairs == ()
+    assert make_comparison({"a": [], "b": []}, {"a": [1.0, 2.0], "b": [2.0, 3.0]}).pairs[0].metric == LATENCY
+    assert make_comparison({"a": [1, 0]}).pairs == ()
 
 
 def test_breakdown_by_hops_and_by_kind() -> None:
     kinds = ["2hop", "2hop", "3hop1", "3hop2", "comparison"]
-    comparison = made({"a": [1, 0, 1, 0.5, 0], "b": [0, 0, 0, 0, 1]}, kinds=kinds)
-    found = {(one.by, one.value): one for one in comparison.method("a").breakdown}
-    assert {key: (one.questions, one.metrics["R@5"]) for key, one in found.items()} == {
+    comparison = make_comparison({"a": [1, 0, 1, 0.5, 0], "b": [0, 0, 0, 0, 1]}, kinds=kinds)
+    groups = {(group.by, group.value): group for group in comparison.method("a").breakdown}
+    assert {key: (group.questions, group.metrics["R@5"]) for key, group in groups.items()} == {
         ("hops", "2"): (2, 0.5),
         ("hops", "3"): (2, 0.75),
         ("hops", "other"): (1, 0.0),
@@ -90,40 +92,42 @@ def test_breakdown_by_hops_and_by_kind() -> None:
         ("kind", "3hop2"): (1, 0.5),
         ("kind", "comparison"): (1, 0.0),
     }
-    assert found["hops", "2"].ci95["R@5"] == pytest.approx((0.0, 1.0), abs=1e-9)
-    assert found["kind", "3hop1"].ci95 == {}
-    assert found["hops", "2"].to_json()["ci95"] == {"R@5": list(found["hops", "2"].ci95["R@5"])}
+    assert groups["hops", "2"].ci95["R@5"] == pytest.approx((0.0, 1.0), abs=1e-9)
+    assert groups["kind", "3hop1"].ci95 == {}
+    assert groups["hops", "2"].to_json()["ci95"] == {"R@5": list(groups["hops", "2"].ci95["R@5"])}
 
 
 def test_breakdown_by_whether_the_question_names_a_title() -> None:
     """Three of four questions do; the mean over all four, 75 %, hides that `a` found none of the others."""
     usages = [Usage(0.0, 100 * number, 0) for number in (1, 2, 3, 6)]
-    comparison = made(
+    comparison = make_comparison(
         {"a": [1, 1, 1, 0], "b": [1, 0, 1, 1]},
         {"a": [1.0, 2.0, 3.0, 40.0], "b": [4.0] * 4},
         naming=["q1", "q2", "q3"],
         paid={"a": usages},
     )
     other, named = comparison.method("a").breakdown  # in alphabetical order
-    found = [(one.by, one.value, one.questions) for one in (named, other)]
-    assert found == [("title", "title named", 3), ("title", "no title named", 1)]
+    counts = [(group.by, group.value, group.questions) for group in (named, other)]
+    assert counts == [("title", "title named", 3), ("title", "no title named", 1)]
     assert (named.metrics["R@5"], other.metrics["R@5"]) == (1.0, 0.0)
     assert (named.latency.p50, named.latency.p95, other.latency.p50) == (2.0, 2.9, 40.0)
     assert (named.usage.input_tokens, other.usage.input_tokens) == (200.0, 600.0)
     assert named.to_json()["latency_ms"] == {"p50": 2.0, "p95": 2.9}
     usage = {"input_tokens": 200.0, "output_tokens": 0.0, "estimated": False, "money": 0.0, "calls": 0.0}
     assert named.to_json()["usage"] == usage
-    assert [one.metrics["R@5"] for one in comparison.method("b").breakdown] == [1.0, pytest.approx(2 / 3)]
-    everywhere = made({"a": [1, 0]}, naming=["q1", "q2"])
+    assert [group.metrics["R@5"] for group in comparison.method("b").breakdown] == [1.0, pytest.approx(2 / 3)]
+    everywhere = make_comparison({"a": [1, 0]}, naming=["q1", "q2"])
     assert everywhere.method("a").breakdown == ()
 
 
 def test_no_breakdown_where_it_would_say_nothing() -> None:
-    assert made({"a": [1, 0]}).method("a").breakdown == ()
-    assert made({"a": [1, 0]}, kinds=["bridge", "bridge"]).method("a").breakdown == ()
-    by = {one.by for one in made({"a": [1, 0]}, kinds=["2hop", "3hop"]).method("a").breakdown}
+    assert make_comparison({"a": [1, 0]}).method("a").breakdown == ()
+    assert make_comparison({"a": [1, 0]}, kinds=["bridge", "bridge"]).method("a").breakdown == ()
+    by = {group.by for group in make_comparison({"a": [1, 0]}, kinds=["2hop", "3hop"]).method("a").breakdown}
     assert by == {"hops"}  # the kinds say the same
-    assert made({"a": [1] * 30}, kinds=[f"kind {number}" for number in range(30)]).method("a").breakdown == ()
+    assert (
+        make_comparison({"a": [1] * 30}, kinds=[f"kind {number}" for number in range(30)]).method("a").breakdown == ()
+    )
 
 
 @pytest.mark.parametrize(

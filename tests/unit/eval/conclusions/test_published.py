@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain, list_measured_conditions
 from ragindex_eval.data.published import PublishedTable
@@ -27,7 +27,7 @@ def table(figures: dict[str, list[float | None]], **given: Any) -> PublishedTabl
 
 
 def compared(figures: dict[str, list[float | None]], comparison: Comparison | None = None, **given: Any) -> Any:
-    measured = comparison or made(RECALLS)
+    measured = comparison or make_comparison(RECALLS)
     reader = "none" if measured.reader is None else measured.reader.llm
     models = {"encoder": measured.encoder, "llm": measured.llm, "reader": reader}
     conditions = list_measured_conditions(measured.dataset, measured.ks[-1], **models)
@@ -70,8 +70,8 @@ def test_directions_of_gains(published: float, bounds: Any, direction: str) -> N
 
 
 @given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
-def test_directions_turn_with_the_signs(published: float, one: float, other: float) -> None:
-    low, high = min(one, other), max(one, other)
+def test_directions_turn_with_the_signs(published: float, first: float, other: float) -> None:
+    low, high = min(first, other), max(first, other)
     assert judge_gain(published, (low, high)) == judge_gain(-published, (-high, -low))
 
 
@@ -98,31 +98,33 @@ def test_equal_methods_make_a_gain_unclear() -> None:
 
 
 def test_methods_and_metrics_that_the_comparison_lacks_are_not_measured() -> None:
-    found = compared({"a": [90.0, 5.0], "z": [40.0, None]}, metrics=["R@5", "EM"], baseline="z")
-    assert [(figure.method, figure.metric, figure.verdict) for figure in found.figures] == [
+    comparison = compared({"a": [90.0, 5.0], "z": [40.0, None]}, metrics=["R@5", "EM"], baseline="z")
+    assert [(figure.method, figure.metric, figure.verdict) for figure in comparison.figures] == [
         ("a", "R@5", "within the interval"),
         ("a", "EM", "not measured"),
         ("z", "R@5", "not measured"),
     ]
-    assert found.figures[0].gain.direction == "not measured"
-    assert found.figures[1].gain is None  # the paper has no EM of z
-    assert found.figures[1].difference == ""
+    assert comparison.figures[0].gain.direction == "not measured"
+    assert comparison.figures[1].gain is None  # the paper has no EM of z
+    assert comparison.figures[1].difference == ""
 
 
 def test_one_question_has_no_interval() -> None:
-    comparison = made({"a": [1.0], "b": [0.0]})
+    comparison = make_comparison({"a": [1.0], "b": [0.0]})
     first, second = compared({"a": [100.0], "b": [0.0]}, comparison, baseline="b").figures
     assert (first.verdict, first.difference, second.verdict) == ("no interval", "0.0", "no interval")
     assert (first.gain.here, first.gain.direction) == (1.0, "unclear")
 
 
 def test_conditions_are_those_that_the_comparison_ran_with() -> None:
-    comparison = replace(made(RECALLS, encoder="sentence-transformers:/home/x/all-MiniLM-L6-v2"), llm="offline")
+    comparison = replace(
+        make_comparison(RECALLS, encoder="sentence-transformers:/home/x/all-MiniLM-L6-v2"), llm="offline"
+    )
     conditions = {"encoder": "all-mpnet-base-v2", "llm": "gpt-4o-mini", "reader": "gpt-4o", "questions": 500, "k": 5}
-    found = compared({"a": [90.0], "b": [40.0]}, comparison, conditions={**conditions, "documents": 139_416})
-    assert [figure.verdict for figure in found.figures] == ["not comparable"] * 2
-    assert found.conditions[-1] == ComparedCondition("k", "5", "5", True)
-    assert found.reason == (
+    published = compared({"a": [90.0], "b": [40.0]}, comparison, conditions={**conditions, "documents": 139_416})
+    assert [figure.verdict for figure in published.figures] == ["not comparable"] * 2
+    assert published.conditions[-1] == ComparedCondition("k", "5", "5", True)
+    assert published.reason == (
         "encoder is all-MiniLM-L6-v2, published all-mpnet-base-v2; llm is rules, published gpt-4o-mini; "
         "reader is none, published gpt-4o; 20 questions, published 500; 3 documents, published 139,416"
     )
@@ -140,17 +142,23 @@ def test_conditions_are_those_that_the_comparison_ran_with() -> None:
     ],
 )
 def test_models_are_equal_by_name(encoder: str, published: str, equal: bool) -> None:
-    (condition,) = compared({"a": [1.0]}, made(RECALLS, encoder=encoder), conditions={"encoder": published}).conditions
+    (condition,) = compared(
+        {"a": [1.0]}, make_comparison(RECALLS, encoder=encoder), conditions={"encoder": published}
+    ).conditions
     assert condition.equal is equal
     assert "/m/" not in condition.here
 
 
 def test_equal_conditions_are_the_readers_too() -> None:
-    comparison = replace(made(RECALLS), llm="openai:gpt-4o", reader=ReaderFacts("openai:gpt-4o", 4000, False))
-    found = compared({"a": [100.0]}, comparison, conditions={"llm": "gpt-4o", "reader": "gpt-4o"})
-    assert (found.reason, found.figures[0].verdict) == ("", "within the interval")
+    comparison = replace(
+        make_comparison(RECALLS), llm="openai:gpt-4o", reader=ReaderFacts("openai:gpt-4o", 4000, False)
+    )
+    published = compared({"a": [100.0]}, comparison, conditions={"llm": "gpt-4o", "reader": "gpt-4o"})
+    assert (published.reason, published.figures[0].verdict) == ("", "within the interval")
 
 
 def test_what_was_compared_is_the_same_after_writing_and_reading() -> None:
-    found = compared({"a": [90.0], "b": [40.0], "z": [1.0]}, baseline="b", conditions={"k": 7}, unchecked=["the moon"])
-    assert PublishedComparison.from_json(json.loads(json.dumps(found.to_json()))) == found
+    comparison = compared(
+        {"a": [90.0], "b": [40.0], "z": [1.0]}, baseline="b", conditions={"k": 7}, unchecked=["the moon"]
+    )
+    assert PublishedComparison.from_json(json.loads(json.dumps(comparison.to_json()))) == comparison

@@ -1,4 +1,4 @@
-"""Whatever the samples: who is said to be better is so by the value that was tested, and by what is shown beside it."""
+"""Whatever the samples: a method called better is so by the tested value, and by what is shown beside it."""
 
 import io
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from made_comparisons import made
+from made_comparisons import make_comparison
 from rich.console import Console
 
 from ragindex_eval.conclusions.first_sentence import state_conclusion
@@ -26,7 +26,7 @@ def test_a_median_that_says_otherwise_than_the_mean_makes_nobody_faster() -> Non
     a, b = [10.0] * 120 + [363.0] * 80, [24.0] * 200
     assert np.median(b) / np.median(a) == 2.4
     assert np.mean(a) - np.mean(b) > 126
-    comparison = made(EQUAL, {"a": a, "b": b})
+    comparison = make_comparison(EQUAL, {"a": a, "b": b})
     assert "faster" not in state_conclusion(comparison)
     assert not differ(comparison, "a", "b", LATENCY)
     assert set(words(comparison, LATENCY)) == {"", "no significant difference"}
@@ -35,7 +35,7 @@ def test_a_median_that_says_otherwise_than_the_mean_makes_nobody_faster() -> Non
 def test_two_percentiles_that_say_different_things_make_nobody_faster() -> None:
     """Three times as fast in the geometric mean and in p50, and slower in p95: the table would say both."""
     a, b = [1.0] * 185 + [60.0] * 15, [5.0] * 200
-    comparison = made(EQUAL, {"a": a, "b": b})
+    comparison = make_comparison(EQUAL, {"a": a, "b": b})
     pair = comparison.pair("a", "b", LATENCY)
     assert pair.value < 1 / DRIFT
     assert pair.p_adjusted < LEVEL
@@ -44,15 +44,15 @@ def test_two_percentiles_that_say_different_things_make_nobody_faster() -> None:
 
 
 def test_a_certain_difference_of_latency_under_two_is_neither_called_faster_nor_insignificant() -> None:
-    comparison = made(EQUAL, {"a": [10.0, 12.0] * 100, "b": [15.0, 18.0] * 100})
+    comparison = make_comparison(EQUAL, {"a": [10.0, 12.0] * 100, "b": [15.0, 18.0] * 100})
     assert not differ(comparison, "a", "b", LATENCY)
     assert words(comparison, LATENCY) == ["", "less than twofold", "less than twofold", ""]
-    by_chance = made(EQUAL, {"a": [10.0, 12.0] * 100, "b": [12.0, 10.0] * 99 + [18.0] * 2})
+    by_chance = make_comparison(EQUAL, {"a": [10.0, 12.0] * 100, "b": [12.0, 10.0] * 99 + [18.0] * 2})
     assert words(by_chance, LATENCY) == ["", "no significant difference", "no significant difference", ""]
 
 
 def test_what_is_said_is_the_value_that_was_tested() -> None:
-    comparison = made(EQUAL, {"a": [2.0, 8.0] * 100, "b": [10.0, 40.0] * 100})
+    comparison = make_comparison(EQUAL, {"a": [2.0, 8.0] * 100, "b": [10.0, 40.0] * 100})
     pair = comparison.pair("b", "a", LATENCY)
     assert (pair.value, pair.statistic) == (pytest.approx(5.0), "ratio of geometric means")
     assert pair.ci95 == pytest.approx((4.77, 5.08), abs=0.01)  # paired: each question takes five times as long
@@ -62,7 +62,7 @@ def test_what_is_said_is_the_value_that_was_tested() -> None:
 
 
 def words(comparison: Comparison, metric: str) -> list[str]:
-    (matrix,) = (one for one in render_pairs(comparison) or () if one.metric == metric)
+    (matrix,) = (pair for pair in render_pairs(comparison) or () if pair.metric == metric)
     return [cell.word for row in matrix.rows for cell in row]
 
 
@@ -70,7 +70,7 @@ def words(comparison: Comparison, metric: str) -> list[str]:
 
 
 def test_the_matrix_of_latency_says_how_many_times_as_long() -> None:
-    comparison = made(EQUAL, {"a": [2.0, 8.0] * 100, "b": [10.0, 40.0] * 100})
+    comparison = make_comparison(EQUAL, {"a": [2.0, 8.0] * 100, "b": [10.0, 40.0] * 100})
     page = BeautifulSoup(report.render_report(Study("study", (comparison,))), "html.parser")
     matrix = page.select("#c1-pairs details")[1]
     assert matrix.summary is not None
@@ -88,18 +88,18 @@ def lines(study: Study) -> Sequence[str]:
 
 def test_times_of_different_comparisons_stand_in_no_common_table() -> None:
     """Each comparison of a study was timed at another moment."""
-    one = made(EQUAL, {"a": [2.0] * 200, "b": [3.0] * 200})
-    other = made(EQUAL, {"a": [9.0] * 200, "b": [8.0] * 200}, name="other")
-    page = BeautifulSoup(report.render_report(Study("study", (one, other))), "html.parser")
+    comparison = make_comparison(EQUAL, {"a": [2.0] * 200, "b": [3.0] * 200})
+    other = make_comparison(EQUAL, {"a": [9.0] * 200, "b": [8.0] * 200}, name="other")
+    page = BeautifulSoup(report.render_report(Study("study", (comparison, other))), "html.parser")
     overview = [cell.get_text() for cell in page.select("#overview thead th")]
     assert overview == ["corpus", "encoder", "seed", "method", "R@5", "index s", "index MB"]
     assert "p50 ms" in [cell.get_text() for cell in page.select("#c1-table thead th")]
-    assert sum("p50" in line for line in lines(Study("study", (one, other)))) == 2
+    assert sum("p50" in line for line in lines(Study("study", (comparison, other)))) == 2
 
 
 def test_questions_that_are_all_alike_have_an_interval_everywhere() -> None:
     """3 of 3: at least 29.2 %, Clopper and Pearson's bound, in the terminal, the report, JSON and MLflow alike."""
-    comparison = made({"a": [1.0] * 3, "b": [1.0] * 3})
+    comparison = make_comparison({"a": [1.0] * 3, "b": [1.0] * 3})
     assert any("(95 % intervals of R@5: ±70.8 at most)" in line for line in lines(Study("study", (comparison,))))
     page = BeautifulSoup(report.render_report(Study("study", (comparison,))), "html.parser")
     assert [cell.get_text(" ", strip=True) for cell in page.select("#c1-table tbody td:nth-of-type(1)")] == [

@@ -16,11 +16,13 @@ from ragindex_eval.data.gold import Gold, SubQuestion
 def write(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = path.suffix == ".jsonl" or path.name.startswith("QuALITY.")
-    path.write_text("".join(json.dumps(one) + "\n" for one in value) if lines else json.dumps(value), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(record) + "\n" for record in value) if lines else json.dumps(value), encoding="utf-8"
+    )
     return path
 
 
-def asked(dataset: Dataset) -> list[tuple[str, Gold]]:
+def questions_with_gold(dataset: Dataset) -> list[tuple[str, Gold]]:
     assert dataset.gold is not None
     return [(query.text, dataset.gold[query.id]) for query in dataset.queries]
 
@@ -77,7 +79,7 @@ def musique_raw(folder: Path, left_out: str = "") -> None:
         for split, pairs in (("dev", [spaced, ORLA]), ("test", [ORLA]), ("train", [PIER])):
             name = f"musique_{kind}_v1.0_{split}.jsonl"
             if name != left_out:
-                write(folder / name, [{"id": "x", "paragraphs": [paragraph(one, n) for n, one in enumerate(pairs)]}])
+                write(folder / name, [{"id": "x", "paragraphs": [paragraph(pair, n) for n, pair in enumerate(pairs)]}])
 
 
 @pytest.mark.parametrize("layout", ["folder", "published"])
@@ -90,7 +92,7 @@ def test_ircot_searches_all_raw_paragraphs(tmp_path: Path, layout: str) -> None:
         assert dataset.corpus.format == "ircot"
         assert [(document.title, document.text) for document in dataset.corpus.documents] == [SARN, ORLA, PIER]
         assert dataset.corpus.repeats == 5  # 2 + 1 + 1 paragraphs, twice, of which three are different
-        assert asked(dataset) == [
+        assert questions_with_gold(dataset) == [
             (
                 "Into which river does the Orla run?",
                 Gold(frozenset({content_id(*SARN), content_id(*ORLA)}), ("the Sarn",), "2hop", "2hop__7_8"),
@@ -109,7 +111,7 @@ def test_ircot_of_2wikimultihopqa_joins_sentences_with_spaces(tmp_path: Path) ->
     dataset = read_dataset(tmp_path)
     assert [document.title for document in dataset.corpus.documents] == ["Ship", "train", "dev", "test"]
     assert dataset.corpus.repeats == 2
-    ((text, gold),) = asked(dataset)  # test before dev
+    ((text, gold),) = questions_with_gold(dataset)  # test before dev
     assert text == "Into which river does the Orla run?"
     assert gold == Gold(frozenset({content_id(*ship)}), ("the Sarn",), "", "abc")
 
@@ -139,8 +141,8 @@ ARTICLES = [
 
 
 def evidence(number: int, **other: Any) -> dict[str, Any]:
-    one = ARTICLES[number]
-    return {"title": one["title"], "url": one["url"], "source": one["source"], "fact": "A fact.", **other}
+    source = ARTICLES[number]
+    return {"title": source["title"], "url": source["url"], "source": source["source"], "fact": "A fact.", **other}
 
 
 QUERIES: list[dict[str, Any]] = [
@@ -178,8 +180,8 @@ def test_gold_of_multihop_rag_is_the_articles_of_the_evidence(tmp_path: Path, fi
         "published_at": "2023-11-02T08:00:00+00:00",
         "url": "https://made.up/1",
     }
-    gold = frozenset(content_id(one["title"], one["body"]) for one in ARTICLES)
-    assert asked(dataset) == [(QUERIES[0]["query"], Gold(gold, ("The pier",), "temporal_query"))]
+    gold = frozenset(content_id(source["title"], source["body"]) for source in ARTICLES)
+    assert questions_with_gold(dataset) == [(QUERIES[0]["query"], Gold(gold, ("The pier",), "temporal_query"))]
     assert dataset.notes == ("left out: 1 question for which no document is graded above 0",)
 
 
@@ -236,7 +238,7 @@ def test_quality_is_multiple_choice(tmp_path: Path, name: str) -> None:
         "url": "u",
     }
     options = ("To sing", "To find work", "To sleep", "To swim")
-    assert asked(dataset) == [
+    assert questions_with_gold(dataset) == [
         ("Why did Mara leave?", Gold(frozenset({"1"}), ("To find work",), "easy", "1_A_1", options=options)),
         ("What of the mill?", Gold(frozenset({"1"}), ("To swim",), "hard", "1_A_2", options=options)),
         ("Who left?", Gold(frozenset({"1"}), ("To sing",), "easy", "1_A_1", options=options)),
@@ -246,7 +248,7 @@ def test_quality_is_multiple_choice(tmp_path: Path, name: str) -> None:
 
 def test_the_test_file_of_quality_has_no_labels(tmp_path: Path) -> None:
     dataset = read_dataset(write(tmp_path / "QuALITY.v1.0.1.htmlstripped.test", [line(question(None))]))
-    assert asked(dataset)[0][1].answers == ()
+    assert questions_with_gold(dataset)[0][1].answers == ()
 
 
 def test_options_are_part_of_the_fingerprint(tmp_path: Path) -> None:
@@ -291,16 +293,18 @@ def test_asqa_has_groups_of_answers_and_passages_of_its_annotators(tmp_path: Pat
     assert dataset.corpus.format == "asqa"
     assert [(document.title, document.text) for document in dataset.corpus.documents] == [NEW, OLD]
     gold = Gold(frozenset({content_id(*NEW), content_id(*OLD)}), LONG, "", "-7", sub_questions=PARTS)
-    assert asked(dataset) == [("When did the pier open?", gold)]
+    assert questions_with_gold(dataset) == [("When did the pier open?", gold)]
     only_train = read_dataset(write(tmp_path / "train.json", {"train": ASQA["train"]}))
-    assert asked(only_train)[0][0] == "Who drew the map?"
+    assert questions_with_gold(only_train)[0][0] == "Who drew the map?"
 
 
 def test_asqa_of_a_corpus_of_ones_own_has_no_gold_documents(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "pier.txt").write_text("The pier opened.")
     dataset = read_dataset(tmp_path / "docs", questions=write(tmp_path / "ASQA.json", ASQA))
-    assert asked(dataset) == [("When did the pier open?", Gold(frozenset(), LONG, "", "-7", sub_questions=PARTS))]
+    assert questions_with_gold(dataset) == [
+        ("When did the pier open?", Gold(frozenset(), LONG, "", "-7", sub_questions=PARTS))
+    ]
     other = write(tmp_path / "other.json", [1])
     with pytest.raises(DataError, match=r"\(one a line\), ASQA\.json, or a folder of judgements; found other"):
         read_dataset(tmp_path / "docs", questions=other)
@@ -340,10 +344,10 @@ def test_single_hops_of_musique_are_asked_once_each(tmp_path: Path) -> None:
     plain = read_dataset(file, format="musique-single-hop")
     assert [(document.title, document.text) for document in plain.corpus.documents] == [PIER, ORLA, SARN]
     mouth = ("Orla >> mouth", Gold(frozenset({content_id(*ORLA)}), ("Sarn",), "", "11"))
-    assert asked(plain) == [mouth]
+    assert questions_with_gold(plain) == [mouth]
     filled = read_dataset(file, format="musique-single-hop-filled")
     surveyed = Gold(frozenset({content_id(*SARN)}), ("Ulla Brandt", "Brandt"), "filled", "12")
-    assert asked(filled) == [mouth, ("Who surveyed Sarn?", surveyed)]
+    assert questions_with_gold(filled) == [mouth, ("Who surveyed Sarn?", surveyed)]
     assert filled.notes == ("left out: 1 question for which no document is graded above 0",)
     assert read(file).format == "musique"
 
@@ -353,7 +357,7 @@ def test_single_hops_beside_a_corpus(tmp_path: Path) -> None:
     write(tmp_path / "questions.json", HOPS)
     dataset = read_dataset(tmp_path, format="musique-single-hop")
     assert len(dataset.corpus.documents) == 2
-    assert [text for text, _ in asked(dataset)] == ["Orla >> mouth"]
+    assert [text for text, _ in questions_with_gold(dataset)] == ["Orla >> mouth"]
 
 
 # ---------------------------------------------------------------- bad input
@@ -412,7 +416,7 @@ def test_bad_items_are_named_and_can_be_skipped(tmp_path: Path, kind: str, bad: 
     assert place in str(caught.value)
     assert len(str(caught.value)) < 1_000
     dataset = read_dataset(path, format=format, skip_bad=True)
-    assert any(message in str(one) for one in dataset.skipped)
+    assert any(message in str(item) for item in dataset.skipped)
     assert len(dataset.queries) == 1  # the good item's
 
 
@@ -439,4 +443,4 @@ def test_huge_texts_are_read_and_never_repeated_in_errors(tmp_path: Path) -> Non
     assert len(str(caught.value)) < 1_000
     good: Mapping[str, Any] = line(question(options=[huge, "b"], gold_label=1), text=huge)
     dataset = read_dataset(write(tmp_path / "QuALITY.train", [good]))
-    assert asked(dataset)[0][1].answers == (huge,)
+    assert questions_with_gold(dataset)[0][1].answers == (huge,)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from examples import examples
 from ragindex.corpus import content_id
 from ragindex.corpus.judgements import add_judgement, question_id
-from ragindex.errors import DataError
+from ragindex.errors import DataError, UsageError
 from ragindex.types import Query
 from ragindex_eval.data import datasets
 from ragindex_eval.data.datasets import Dataset, describe_content, read_dataset
@@ -24,7 +24,7 @@ from ragindex_eval.data.gold import EvidencePlace, Gold
 def write(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(one) + "\n" for one in value), encoding="utf-8")
+        path.write_text("".join(json.dumps(record) + "\n" for record in value), encoding="utf-8")
     else:
         path.write_text(json.dumps(value), encoding="utf-8")
     return path
@@ -107,17 +107,17 @@ def test_gold_of_musique_is_the_supporting_paragraphs(tmp_path: Path, layout: st
         dataset = read_dataset(tmp_path)
     else:
         dataset = read_dataset(write(tmp_path / layout, MUSIQUE))
-    one, two, b = content_id("Same", "One."), content_id("Same", "Two."), content_id("B", "b")
-    assert {document.id for document in dataset.corpus.documents} == {one, two, b}
+    first, two, b = content_id("Same", "One."), content_id("Same", "Two."), content_id("B", "b")
+    assert {document.id for document in dataset.corpus.documents} == {first, two, b}
     assert dataset.queries == (Query("q00001", "Who?"), Query("q00002", "Where?"), Query("q00003", "When?"))
     assert all(not document.metadata for document in dataset.corpus.documents)
     assert dataset.gold == {
-        "q00001": Gold(frozenset({one, b}), ("Ann", "Anna"), "2hop", "2hop__1_2"),
+        "q00001": Gold(frozenset({first, b}), ("Ann", "Anna"), "2hop", "2hop__1_2"),
         "q00002": Gold(frozenset({two}), ("Rome", "Roma"), "3hop1", "3hop1__1_2_3"),
         "q00003": Gold(frozenset({b}), (), "", "plain"),
     }
-    assert dataset.gold["q00001"].grades == {one: 1, b: 1}
-    assert [gold.candidates for gold in dataset.gold.values()] == [{one, two, b}, {two}, {b}]
+    assert dataset.gold["q00001"].grades == {first: 1, b: 1}
+    assert [gold.candidates for gold in dataset.gold.values()] == [{first, two, b}, {two}, {b}]
     assert dataset.skipped == ()
 
 
@@ -185,7 +185,7 @@ def test_own_documents_of_beir_are_those_with_the_id_of_the_question(tmp_path: P
     write(folder / "queries.jsonl", [{"_id": id, "text": f"question {id}?"} for id in ("0", "d1", "d2", "d3")])
     gold = read_dataset(folder).gold
     assert gold is not None
-    own = {one.source_id: one.own_document for one in gold.values()}
+    own = {answer.source_id: answer.own_document for answer in gold.values()}
     assert own == {"0": "", "d1": "d1", "d2": "", "d3": "d3"}  # d2 is judged to answer itself
 
 
@@ -243,7 +243,7 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ({"question": "Red?", "documents": []}, "line 2: expected gold documents under 'documents', or answerable=no"),
         ({"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
@@ -252,13 +252,13 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
         ({"id": "1", "question": "Red?", "documents": "a.md"}, "line 2: expected each id once"),
     ],
 )
-def test_json_lines_that_are_no_questions(line: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_json_lines_that_are_no_questions(line: dict[str, object], message: str, tmp_path: Path) -> None:
     first = {"id": "1", "question": "Blue?", "documents": "deep/a.md"}
     path = tmp_path / "questions.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in (first, line)))
     with pytest.raises(DataError) as caught:
         read_dataset(own(tmp_path / "docs"), questions=path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_json_lines_without_documents_are_questions_without_gold(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_questions_that_no_document_answers_are_kept(no: str | bool, form: str, 
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ("A?,a.md,maybe\n", "expected yes or no under 'answerable'; found \"maybe\""),
         ("A?,a.md,no\n", "expected no gold documents under 'documents' where 'answerable' is no; found 'a.md'"),
@@ -341,11 +341,11 @@ def test_questions_that_no_document_answers_are_kept(no: str | bool, form: str, 
         ("A?,,no\n", "a question for which a document is graded above 0; found none (each is marked answerable=no)"),
     ],
 )
-def test_answerable_that_cannot_be_read(rows: str, said: str, tmp_path: Path) -> None:
+def test_answerable_that_cannot_be_read(rows: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         questions = csv(tmp_path, "question,documents,answerable\n" + rows)
         read_dataset(own(tmp_path / "docs"), questions=questions)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 ALTERNATIVES: list[tuple[str, dict[str, int], dict[str, str]]] = [
@@ -365,7 +365,9 @@ BARRED = [
 ]
 
 
-@pytest.mark.parametrize(("written", "grades", "equivalents"), ALTERNATIVES, ids=[one[0] for one in ALTERNATIVES])
+@pytest.mark.parametrize(
+    ("written", "grades", "equivalents"), ALTERNATIVES, ids=[alternative[0] for alternative in ALTERNATIVES]
+)
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_alternatives_of_a_document_are_one_gold_document(
     written: str, grades: dict[str, int], equivalents: dict[str, str], form: str, tmp_path: Path
@@ -381,7 +383,7 @@ def test_alternatives_of_a_document_are_one_gold_document(
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         ("a.md|x.md", 'gold that names documents of the corpus; found "x.md"'),
         ("|", 'gold that names documents of the corpus; found "|"'),
@@ -390,11 +392,11 @@ def test_alternatives_of_a_document_are_one_gold_document(
         ("a.md|a.pdf=2;a.md", "one grade a document; found two for 'a.md'"),
     ],
 )
-def test_alternatives_that_are_none(written: str, said: str, tmp_path: Path) -> None:
+def test_alternatives_that_are_none(written: str, message: str, tmp_path: Path) -> None:
     corpus = write(tmp_path / "corpus.jsonl", BARRED)
     with pytest.raises(DataError) as caught:
         read_dataset(corpus, questions=csv(tmp_path, f"question,documents\nWhat?,{written}\n"))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_other_alternatives_are_other_gold(tmp_path: Path) -> None:
@@ -471,7 +473,7 @@ def test_a_judged_document_that_is_not_in_the_corpus_is_named_or_left_out(tmp_pa
     with pytest.raises(DataError, match=r"qrels\.trec: expected documents of the corpus; found 'gone\.md', judged for"):
         read_dataset(own(tmp_path / "docs"), questions=tmp_path / "judged")
     dataset = read_dataset(tmp_path / "docs", questions=tmp_path / "judged", skip_bad=True)
-    assert [one.doc_ids for one in (dataset.gold or {}).values()] == [{"a.md"}]
+    assert [judged.doc_ids for judged in (dataset.gold or {}).values()] == [{"a.md"}]
     assert "gone.md" in "".join(map(str, dataset.skipped))
 
 
@@ -489,15 +491,15 @@ def many(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_limit_is_a_seeded_sample_in_the_order_of_the_file(tmp_path: Path, seed: int) -> None:
-    whole = read_dataset(many(tmp_path))
+    everything = read_dataset(many(tmp_path))
     dataset = read_dataset(many(tmp_path), limit=5, seed=seed)
     assert len(dataset.queries) == 5
-    assert dataset.queries == tuple(query for query in whole.queries if query in dataset.queries)
+    assert dataset.queries == tuple(query for query in everything.queries if query in dataset.queries)
     assert dataset.gold is not None
-    assert whole.gold is not None
-    assert dataset.gold == {query.id: whole.gold[query.id] for query in dataset.queries}
-    assert dataset.corpus == whole.corpus
-    assert read_dataset(many(tmp_path), limit=30, seed=seed) == read_dataset(many(tmp_path), limit=1000) == whole
+    assert everything.gold is not None
+    assert dataset.gold == {query.id: everything.gold[query.id] for query in dataset.queries}
+    assert dataset.corpus == everything.corpus
+    assert read_dataset(many(tmp_path), limit=30, seed=seed) == read_dataset(many(tmp_path), limit=1000) == everything
 
 
 @settings(max_examples=examples(30))
@@ -511,6 +513,27 @@ def test_limits_are_nested_wherever_questions_stand(order: list[int], limits: li
     assert set(least) <= set(most)
     elsewhere = datasets._sample_queries(queries[::-1], len(least), seed)
     assert {query.text for query in elsewhere} == {query.text for query in least}
+
+
+def kinds_of(dataset: Dataset) -> list[str]:
+    assert dataset.gold is not None
+    return [dataset.gold[query.id].kind for query in dataset.queries]
+
+
+def test_so_many_questions_of_each_kind_are_drawn_by_the_seed() -> None:
+    everything = read_dataset("world:50:7")
+    counts = {kind: kinds_of(everything).count(kind) for kind in dict.fromkeys(kinds_of(everything))}
+    few, *_, many_more = sorted(counts, key=lambda kind: counts[kind])
+    drawn = read_dataset("world:50:7", kinds={many_more: 3, few: 1}, seed=1)
+    assert sorted(kinds_of(drawn)) == sorted([few, *[many_more] * 3])
+    assert [query.id for query in drawn.queries] == sorted(query.id for query in drawn.queries)
+    more = read_dataset("world:50:7", kinds={many_more: 4, few: 1}, seed=1)
+    assert {query.id for query in drawn.queries} < {query.id for query in more.queries}
+    assert len(read_dataset("world:50:7", kinds={many_more: 3, few: 1}, limit=2, seed=1).queries) == 2
+    others = read_dataset("world:50:7", kinds={many_more: 3, few: 1}, seed=2)
+    assert others.queries != drawn.queries
+    with pytest.raises(UsageError, match="No question is of the kind 'none'. Kinds: "):
+        read_dataset("world:50:7", kinds={"none": 1})
 
 
 def test_every_question_is_as_likely_and_each_seed_draws_anew() -> None:

@@ -21,19 +21,21 @@ def passage(id: str, title: str, text: str) -> Passage:
     return Passage(id, id, title, text, 0, len(text))
 
 
-def asked(title: str, *said: str) -> list[ClauseQuestion]:
-    about, previous, found = find_topic(title, said), "", []
-    for sentence in said:
+def draft_all(title: str, *sentences: str) -> list[ClauseQuestion]:
+    about, previous, questions = find_topic(title, sentences), "", []
+    for sentence in sentences:
         parsed = parse_clause(sentence, about, previous)
         previous = parsed.subject if parsed else ""
-        found += list(draft_questions(parsed)) if parsed else []
-    return found
+        questions += list(draft_questions(parsed)) if parsed else []
+    return questions
 
 
-def last(title: str, *said: str) -> tuple[str, str, int]:
+def last(title: str, *sentences: str) -> tuple[str, str, int]:
     """Question, answer and form of the best question about the last sentence."""
-    made = [one for one in asked(title, *said) if one.sentence == said[-1]]
-    question = min(made, key=lambda one: (one.form, one.kind == "name"))
+    drafts = [
+        draft_question for draft_question in draft_all(title, *sentences) if draft_question.sentence == sentences[-1]
+    ]
+    question = min(drafts, key=lambda draft_question: (draft_question.form, draft_question.kind == "name"))
     return question.about(question.subject), question.answer, question.form
 
 
@@ -91,7 +93,7 @@ def test_blocks_are_prose_without_markup() -> None:
         ("The cell shows \u202ereversed\u202c text.", ["The cell shows reversed text."]),
         ("10 2.12 Why is the mill named so? . . . . . . 11 2.13 What is a wheel? . . . . . . 12.", []),
         (
-            "17 The wheel has been mended often. 2001 wheels were counted in the valley.",
+            "17 The wheel has been repaired often. 2001 wheels were counted in the valley.",
             ["2001 wheels were counted in the valley."],
         ),
         ("DESCRIPTION The mill daemon grinds corn.", ["The mill daemon grinds corn."]),
@@ -102,7 +104,7 @@ def test_blocks_are_prose_without_markup() -> None:
     ],
 )
 def test_sentences(block: str, expected: list[str]) -> None:
-    assert [sentence for one in split_blocks(block) for sentence in select_sentences(one)] == expected
+    assert [sentence for part in split_blocks(block) for sentence in select_sentences(part)] == expected
 
 
 def test_mentions() -> None:
@@ -122,7 +124,7 @@ def test_mentions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "said", "expected"),
+    ("title", "sentences", "expected"),
     [
         (
             "Old Mill",
@@ -194,11 +196,11 @@ def test_mentions() -> None:
         ),
     ],
 )
-def test_the_form_of_a_question(title: str, said: tuple[str, ...], expected: tuple[str, str, int] | None) -> None:
+def test_the_form_of_a_question(title: str, sentences: tuple[str, ...], expected: tuple[str, str, int] | None) -> None:
     if expected is None:
-        assert asked(title, *said) == []
+        assert draft_all(title, *sentences) == []
     else:
-        assert last(title, *said) == expected
+        assert last(title, *sentences) == expected
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_the_form_of_a_question(title: str, said: tuple[str, ...], expected: tup
     ],
 )
 def test_what_is_not_asked(sentence: str) -> None:
-    assert asked("Old Mill", "Old Mill is a mill.", sentence) == []
+    assert draft_all("Old Mill", "Old Mill is a mill.", sentence) == []
 
 
 @pytest.mark.parametrize(
@@ -240,8 +242,8 @@ def test_what_is_not_asked(sentence: str) -> None:
     ],
 )
 def test_not_every_number_is_counted(sentence: str, unasked: str) -> None:
-    made = asked("Old Mill", "Old Mill is a mill.", sentence)
-    assert [one.text for one in made if unasked in one.text] == []
+    drafts = draft_all("Old Mill", "Old Mill is a mill.", sentence)
+    assert [question.text for question in drafts if unasked in question.text] == []
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,11 @@ def test_not_every_number_is_counted(sentence: str, unasked: str) -> None:
     ],
 )
 def test_a_gap_is_no_count_of_units_and_no_version(sentence: str) -> None:
-    assert [one.answer for one in asked("Old Mill", "Old Mill is a mill.", sentence) if one.kind != "name"] == []
+    assert [
+        question.answer
+        for question in draft_all("Old Mill", "Old Mill is a mill.", sentence)
+        if question.kind != "name"
+    ] == []
 
 
 def test_a_name_that_answers_in_many_documents_is_not_asked_for() -> None:
@@ -267,16 +273,16 @@ def test_a_name_that_answers_in_many_documents_is_not_asked_for() -> None:
 
 
 def test_a_question_does_not_break_off_within_parentheses() -> None:
-    said = "The data are a block (long enough for 8 sacks, that is) of corn."
-    clause = parse_clause(said, find_topic("Old Mill", [said]), "")
+    sentence = "The data are a block (long enough for 8 sacks, that is) of corn."
+    clause = parse_clause(sentence, find_topic("Old Mill", [sentence]), "")
     assert clause is not None
     asked_of = [question.text for question in draft_questions(clause)]
     assert [text for text in asked_of if text.count("(") != text.count(")")] == []
 
 
 def test_a_gap_in_any_language() -> None:
-    said = "Der Turm am Hafen wurde 1856 von Anna Weber gebaut."
-    assert [(gap.text, gap.answer) for gap in make_gaps(said)] == [
+    sentence = "Der Turm am Hafen wurde 1856 von Anna Weber gebaut."
+    assert [(gap.text, gap.answer) for gap in make_gaps(sentence)] == [
         ("Der Turm am Hafen wurde [year?] von Anna Weber gebaut.", "1856"),
         ("Der Turm am Hafen wurde 1856 von [name?] gebaut.", "Anna Weber"),
     ]
@@ -324,10 +330,13 @@ def test_without_titles_no_draft_names_that_of_its_document() -> None:
 
 
 def test_both_documents_are_needed() -> None:
-    told = [WORLD[0], passage("jam", "Pale Jam", WORLD[1].text + ' It wrote "Brother".')]  # the second names the first
+    leading = [
+        WORLD[0],
+        passage("jam", "Pale Jam", WORLD[1].text + ' It wrote "Brother".'),
+    ]  # the second names the first
     known = [passage("brother", "Brother (song)", WORLD[0].text + " It is of 1990, from Lindau."), WORLD[1]]
     common = [*WORLD, *(passage(f"p{n}", f"Page {n}", "Pale Jam played.") for n in range(4))]  # six documents name it
-    for read in (told, known, common):
+    for read in (leading, known, common):
         assert "two" not in {draft.kind for draft in make_drafts(read, 4, seed=0)}
 
 
@@ -418,14 +427,16 @@ def test_any_text(texts: list[str], title: str) -> None:
 
 
 def test_formulas_and_quotes_stay_text() -> None:
-    told = [
+    passages = [
         passage("a", "Old Mill", 'Old Mill is a mill. It was named by "=HYPERLINK(1)" in 1871. It has 3 wheels.'),
         passage("b", "Grey, Anna", 'Grey, Anna is the highest hill of the "Orla" Range.'),
     ]
-    drafts = make_drafts(told, 9, 0)
+    drafts = make_drafts(passages, 9, 0)
     assert all(draft.answer[0] not in "=+-@" for draft in drafts)
     rows = list(
-        csv.DictReader(as_csv(drafts, {one.doc_id: one.text for one in told}).splitlines(keepends=True), strict=True)
+        csv.DictReader(
+            as_csv(drafts, {source.doc_id: source.text for source in passages}).splitlines(keepends=True), strict=True
+        )
     )
     assert [(row["question"], row["documents"]) for row in rows] == [(d.question, d.documents[0]) for d in drafts]
     assert all(row["source"].startswith("“") for row in rows)

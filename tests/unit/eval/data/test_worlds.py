@@ -54,17 +54,17 @@ def digest(values: Iterable[Any]) -> str:
     return hashed.hexdigest()
 
 
-def as_json(one: DatasetQuestion) -> list[Any]:
-    assert one.gold is not None
-    return [one.text, sorted(one.gold.doc_ids), list(one.gold.answers), one.gold.kind]
+def as_json(question: DatasetQuestion) -> list[Any]:
+    assert question.gold is not None
+    return [question.text, sorted(question.gold.doc_ids), list(question.gold.answers), question.gold.kind]
 
 
 @pytest.mark.parametrize(("size", "seed"), PINNED)
 def test_the_same_seed_gives_the_same_bytes(size: int, seed: int) -> None:
-    documents = ([one.id, one.title, one.text] for one in documents_of(size, seed))
+    documents = ([document.id, document.title, document.text] for document in documents_of(size, seed))
     triples = ([id, t.subject, t.predicate, t.object] for id, t in triples_of(size, seed))
-    asked = map(as_json, questions_of(size, seed))
-    assert digest([digest(documents), digest(triples), digest(asked)]) == PINNED[size, seed]
+    questions = map(as_json, questions_of(size, seed))
+    assert digest([digest(documents), digest(triples), digest(questions)]) == PINNED[size, seed]
 
 
 # ---------------------------------------------------------------- questions
@@ -73,35 +73,42 @@ def test_the_same_seed_gives_the_same_bytes(size: int, seed: int) -> None:
 @pytest.mark.parametrize(("size", "seed", "per_kind"), [(1000, 0, 200), (61, 4, 30)])
 def test_every_question_has_one_answer_and_its_gold(size: int, seed: int, per_kind: int) -> None:
     solver = Solver(triples_of(size, seed))
-    for one in questions_of(size, seed, per_kind):
-        assert one.gold is not None
-        assert solver.solve(one.text) == {(one.gold.answers[0], one.gold.doc_ids)}, one.text
+    for question in questions_of(size, seed, per_kind):
+        assert question.gold is not None
+        assert solver.solve(question.text) == {(question.gold.answers[0], question.gold.doc_ids)}, question.text
 
 
 def test_what_questions_are_like() -> None:
-    asked = questions_of(1000, 0)
-    gold = [one.gold for one in asked if one.gold is not None]
-    assert Counter(one.kind for one in gold) == dict.fromkeys(worlds.QUESTION_KINDS, 200)
-    assert len({one.text for one in asked}) == 1000
-    sizes = {kind: {len(one.doc_ids) for one in gold if one.kind == kind} for kind in worlds.QUESTION_KINDS}
+    questions = questions_of(1000, 0)
+    gold = [question.gold for question in questions if question.gold is not None]
+    assert Counter(question.kind for question in gold) == dict.fromkeys(worlds.QUESTION_KINDS, 200)
+    assert len({question.text for question in questions}) == 1000
+    sizes = {
+        kind: {len(question.doc_ids) for question in gold if question.kind == kind} for kind in worlds.QUESTION_KINDS
+    }
     assert sizes == {"2hop": {2}, "3hop": {3}, "4hop": {4}, "comparison": {2, 4}, "intersection": {1, 2}}
-    assert not any(one.gold.answers[0] in one.text for one in asked if one.gold and one.gold.kind.endswith("hop"))
-    assert {one.kind for one in gold[:20]} == set(worlds.QUESTION_KINDS)  # the order gives no kind away
+    assert not any(
+        question.gold.answers[0] in question.text
+        for question in questions
+        if question.gold and question.gold.kind.endswith("hop")
+    )
+    assert {question.kind for question in gold[:20]} == set(worlds.QUESTION_KINDS)  # the order gives no kind away
 
 
 def test_how_many_there_are_is_told() -> None:
-    asked = questions_of(50, 0)
-    counts = Counter(one.gold.kind for one in asked if one.gold)
+    questions = questions_of(50, 0)
+    counts = Counter(question.gold.kind for question in questions if question.gold)
     listed = ", ".join(f"{counts[kind]} {kind}" for kind in worlds.QUESTION_KINDS)
     assert (
-        worlds.describe_shortfall(asked) == f"the world is too small for 200 questions of each kind: it holds {listed}"
+        worlds.describe_shortfall(questions)
+        == f"the world is too small for 200 questions of each kind: it holds {listed}"
     )
     assert all(0 < counts[kind] < 200 for kind in worlds.QUESTION_KINDS)
     assert worlds.describe_shortfall(worlds.make_questions(50, 0, 20), 20) is None
 
 
 def test_accepted_forms_of_answers() -> None:
-    answers = {one.gold.answers for one in questions_of(1000, 0) if one.gold}
+    answers = {question.gold.answers for question in questions_of(1000, 0) if question.gold}
     numbers = {" / ".join(re.sub(r"\d", "1", form) for form in forms) for forms in answers if forms[0][0].isdigit()}
     common = {"1111", "1,111 / 1111", "11,111 / 11111", "111 km / 111 kilometres / 111"}
     areas = {"1,111 square kilometres / 1111 square kilometres / 1,111 / 1111"}
@@ -132,7 +139,7 @@ def forms(subject: str, text: str) -> list[str]:
 
 
 def test_every_passage_states_its_triples_and_nothing_else_does() -> None:
-    documents = {one.id: one for one in documents_of(1000, 0)}
+    documents = {passage.id: passage for passage in documents_of(1000, 0)}
     stated: dict[str, int] = Counter()
     for id, triple in triples_of(1000, 0):
         document = documents[id]
@@ -155,7 +162,7 @@ def test_short_names_stand_for_one_entity() -> None:
 
 
 def test_names_are_shared_in_part() -> None:
-    titles = [one.title for one in documents_of(1000, 0)]
+    titles = [document.title for document in documents_of(1000, 0)]
     families = defaultdict(set)
     for title in titles:
         if match := re.fullmatch(r"(\w+) family of (.+)", title):
@@ -182,7 +189,7 @@ def test_any_world_is_whole(size: int, seed: int) -> None:
 
 
 def test_large_worlds_stream_and_keep_names_apart() -> None:
-    first = [(one.id, one.title) for one in islice(worlds.make_documents(1_000_000), 3)]
+    first = [(document.id, document.title) for document in islice(worlds.make_documents(1_000_000), 3)]
     assert first == [("p891909", "Garlavia"), ("p769285", "Vandath March"), ("p307950", "Toulmarth Heath")]
     layout = Layout(1_000_000, 0)
     names = WorldNames(layout)
@@ -195,7 +202,7 @@ def test_large_worlds_stream_and_keep_names_apart() -> None:
 
 def test_seeds_and_sizes_make_other_worlds() -> None:
     def titles(size: int, seed: int) -> set[str]:
-        return {one.title for one in documents_of(size, seed)}
+        return {document.title for document in documents_of(size, seed)}
 
     assert len(titles(200, 0) & titles(200, 1)) < 20
     assert len(titles(200, 0) & titles(300, 0)) < 200

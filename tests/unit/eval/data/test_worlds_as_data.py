@@ -48,7 +48,7 @@ def test_parameters_that_cannot_be() -> None:
 
 def test_read() -> None:
     corpus = read("world:60:2")
-    assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("world-60-seed2", "world", True, 0)
+    assert (corpus.name, corpus.format, corpus.undivided, corpus.repeats) == ("world-60-seed2", "world", True, 0)
     assert corpus.documents == tuple(sorted(worlds.make_documents(60, 2), key=lambda document: document.id))
     with pytest.raises(UsageError, match="world:60 is generated and has no format. Omit --format. Got 'jsonl'"):
         read("world:60", format="jsonl")
@@ -64,9 +64,9 @@ def test_a_file_comes_before_a_world(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_load_with_other_questions(tmp_path: Path) -> None:
-    one = next(worlds.make_documents(60))
-    (tmp_path / "q.csv").write_text(f"question,answer,documents\nWhat is it?,this,{one.title}\n")
+    document = next(worlds.make_documents(60))
+    (tmp_path / "q.csv").write_text(f"question,answer,documents\nWhat is it?,this,{document.title}\n")
     dataset = datasets.read_dataset("world:60", questions=tmp_path / "q.csv")
     assert dataset.gold is not None
-    assert [gold.doc_ids for gold in dataset.gold.values()] == [frozenset({one.id})]
+    assert [gold.doc_ids for gold in dataset.gold.values()] == [frozenset({document.id})]
     assert (dataset.skipped, dataset.notes) == ((), ())

@@ -16,7 +16,7 @@ TEXTS = st.lists(WORDS, max_size=8).map(" ".join)
 @given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3))
 def test_rouge_l_is_googles(answer: str, accepted: list[str]) -> None:
     scorer = RougeScorer(["rougeL"], use_stemmer=False)
-    expected = max(scorer.score(one, answer)["rougeL"].fmeasure for one in accepted)
+    expected = max(scorer.score(form, answer)["rougeL"].fmeasure for form in accepted)
     assert rouge_l(answer, accepted) == pytest.approx(expected)
 
 

@@ -26,7 +26,7 @@ def test_quotes_and_offsets_become_the_spans_of_their_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quote", "documents", "said"),
+    ("quote", "documents", "message"),
     [
         ("It opens at ten", {"a"}, "'It opens at ten', which is not"),
         ("It closes at six.", {"a", "b"}, "'It closes at six.', which stands there 2 times"),
@@ -36,10 +36,10 @@ def test_quotes_and_offsets_become_the_spans_of_their_words() -> None:
         ("b:0-2", {"a"}, "'b:0-2', which is not"),
     ],
 )
-def test_evidence_that_names_no_place(quote: str, documents: set[str], said: str) -> None:
+def test_evidence_that_names_no_place(quote: str, documents: set[str], message: str) -> None:
     with pytest.raises(DataError) as caught:
         find_evidence([quote], documents, DOCUMENTS, ITEM)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "q.csv, line 3" in str(caught.value)
 
 
@@ -70,12 +70,12 @@ def test_recall_grows_where_evidence_is_whole_or_a_document_is_found() -> None:
 def test_tokens_up_to_a_mean_recall() -> None:
     """Of four questions, two are answered by 10 and 20 tokens, one by half at 30, and one not at all."""
     questions = [[(10, 1.0)], [(20, 1.0)], [(30, 0.5)], []]
-    found = tokens_to_recall(questions, seed=0)
-    assert {name: one.tokens for name, one in found.items()} == {
+    needed = tokens_to_recall(questions, seed=0)
+    assert {name: figure.tokens for name, figure in needed.items()} == {
         "tokens_to_recall@0.5": 20,
         "tokens_to_recall@0.8": None,
     }
-    half = found["tokens_to_recall@0.5"].ci95
+    half = needed["tokens_to_recall@0.5"].ci95
     assert half is not None
     assert half[0] == 10
     assert half[1] is None
@@ -85,7 +85,7 @@ def test_tokens_up_to_a_mean_recall() -> None:
     assert sure["tokens_to_recall@0.8"] == TokensToRecall(10, (10, 10))
 
 
-spans = st.tuples(st.integers(0, 12), st.integers(1, 6)).map(lambda one: (one[0], one[0] + one[1]))
+spans = st.tuples(st.integers(0, 12), st.integers(1, 6)).map(lambda span: (span[0], span[0] + span[1]))
 
 
 @given(st.lists(st.lists(spans, max_size=3), max_size=6), st.lists(spans, min_size=1, max_size=4, unique=True))

@@ -20,8 +20,8 @@ def test_spans_are_in_the_context_and_end_where_they_start_or_later() -> None:
 def test_only_the_20_best_starts_and_ends_and_30_tokens() -> None:
     scores = np.zeros(60)
     scores[::2] = np.arange(30, 0, -1)  # the best are tokens 0, 2, … 38
-    found = {(first, last) for _, first, last in _rank_spans(scores, scores, np.ones(60, bool))}
-    assert found == {(a, b) for a in range(0, 40, 2) for b in range(a, min(a + 30, 40), 2)}
+    spans = {(first, last) for _, first, last in _rank_spans(scores, scores, np.ones(60, bool))}
+    assert spans == {(a, b) for a in range(0, 40, 2) for b in range(a, min(a + 30, 40), 2)}
 
 
 def test_what_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,12 @@ ALIASES = st.lists(st.lists(st.sampled_from(["cat", "The dog", "1990", "", "a"])
 
 @given(st.text(alphabet="cat dog190THE.,", max_size=30), ALIASES)
 def test_str_em_counts_groups(answer: str, groups: list[list[str]]) -> None:
-    found = string_exact_match(answer, groups)
-    met = [group for group in groups if any(normalised(one) and normalised(one) in normalised(answer) for one in group)]
-    assert found == (len(met) / len(groups) if groups else 0.0)
-    assert string_exact_match(" ".join(one for group in groups for one in group), groups) == pytest.approx(
+    score = string_exact_match(answer, groups)
+    met = [
+        group for group in groups if any(normalised(form) and normalised(form) in normalised(answer) for form in group)
+    ]
+    assert score == (len(met) / len(groups) if groups else 0.0)
+    assert string_exact_match(" ".join(form for group in groups for form in group), groups) == pytest.approx(
         sum(any(map(normalised, group)) for group in groups) / len(groups) if groups else 0.0
     )
 
@@ -73,5 +75,5 @@ def test_dr_is_the_geometric_mean_of_the_means() -> None:
 
 def test_accuracy_counts_the_right_option() -> None:
     options = ("To sing", "To find work", "To sleep")
-    said = {"B": 1.0, "to find work": 1.0, "2": 1.0, "A": 0.0, "find work": 0.0, "": 0.0}
-    assert {answer: accuracy(answer, ("To find work",), options) for answer in said} == said
+    accuracies = {"B": 1.0, "to find work": 1.0, "2": 1.0, "A": 0.0, "find work": 0.0, "": 0.0}
+    assert {answer: accuracy(answer, ("To find work",), options) for answer in accuracies} == accuracies

@@ -22,25 +22,25 @@ def test_equal_to_ir_measures(hits: list[list[str]], gold: dict[str, int], k: in
     run = [ir_measures.ScoredDoc("q", doc_id, float(len(ranked) - rank)) for rank, doc_id in enumerate(ranked)]
     qrels = [ir_measures.Qrel("q", doc_id, grade) for doc_id, grade in gold.items()]
     expected = ir_measures.calc_aggregate([R @ k, Success @ k, RR @ k, nDCG @ k], qrels, run)
-    found = score_hits(hits, gold, (k,))
+    scores = score_hits(hits, gold, (k,))
     assert {str(name): value for name, value in expected.items()} == pytest.approx(
-        {name: found[name] for name in map(str, expected)}, abs=1e-12
+        {name: scores[name] for name in map(str, expected)}, abs=1e-12
     )
 
 
 def test_by_hand() -> None:
     hits = [["x"], ["a", "y"], ["b"], ["z"], ["c"]]  # documents: x a y b z c
-    found = score_hits(hits, {"a": 2, "b": 1, "c": 3}, (2, 4, 6))
-    assert found["R@2"] == 1 / 3
-    assert found["R@4"] == 2 / 3
-    assert found["R@6"] == 1
-    assert [found[f"full_R@{k}"] for k in (2, 4, 6)] == [0, 0, 1]
-    assert [found[f"Success@{k}"] for k in (2, 4, 6)] == [1, 1, 1]
-    assert [found[f"RR@{k}"] for k in (2, 4, 6)] == [0.5, 0.5, 0.5]
+    scores = score_hits(hits, {"a": 2, "b": 1, "c": 3}, (2, 4, 6))
+    assert scores["R@2"] == 1 / 3
+    assert scores["R@4"] == 2 / 3
+    assert scores["R@6"] == 1
+    assert [scores[f"full_R@{k}"] for k in (2, 4, 6)] == [0, 0, 1]
+    assert [scores[f"Success@{k}"] for k in (2, 4, 6)] == [1, 1, 1]
+    assert [scores[f"RR@{k}"] for k in (2, 4, 6)] == [0.5, 0.5, 0.5]
     ideal = 3 + 2 / math.log2(3) + 1 / 2
-    assert found["nDCG@4"] == pytest.approx((2 / math.log2(3) + 1 / math.log2(5)) / ideal)
+    assert scores["nDCG@4"] == pytest.approx((2 / math.log2(3) + 1 / math.log2(5)) / ideal)
     # without the hits of several documents, x b z c are left
-    assert [found[f"one_doc_R@{k}"] for k in (2, 4, 6)] == [1 / 3, 2 / 3, 2 / 3]
+    assert [scores[f"one_doc_R@{k}"] for k in (2, 4, 6)] == [1 / 3, 2 / 3, 2 / 3]
 
 
 def test_a_document_counts_at_its_first_appearance_and_the_cut_is_in_hits_and_documents() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from ragindex.plugins import registry
 from ragindex.types import Usage
@@ -29,26 +29,26 @@ def named(comparison: Comparison, written: Mapping[str, tuple[str, Mapping[str, 
 
 
 def described(text: str) -> tuple[str, dict[str, Any]]:
-    found = registry.describe(registry.create("schemes", text))
-    return found["name"], found["params"]
+    description = registry.describe(registry.create("schemes", text))
+    return description["name"], description["params"]
 
 
 def tables(comparison: Comparison) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    found = ablations.render_ablations(comparison)
-    assert found is not None
-    return [(table.name, table.parameter, [(row.value, row.label) for row in table.rows]) for table in found.tables]
+    section = ablations.render_ablations(comparison)
+    assert section is not None
+    return [(table.name, table.parameter, [(row.value, row.label) for row in table.rows]) for table in section.tables]
 
 
 def test_the_difference_to_the_first_of_the_name_with_its_interval_and_p() -> None:
     # a finds all, b nothing: a t test of 1 (11 times) and -1. c misses one of ten.
     comparison = named(
-        made(WHOLE, TIMES),
+        make_comparison(WHOLE, TIMES),
         {"a": ("gear.naive", {"l": 2}), "b": ("gear.naive", {"l": 3}), "c": ("gear.naive", {"l": 4})},
     )
-    found = ablations.render_ablations(comparison)
-    assert found is not None
-    assert [column.title for column in found.columns] == ["R@5", "p50 ms"]
-    assert [[row.value, row.label, *row.cells] for row in found.tables[0].rows] == [
+    section = ablations.render_ablations(comparison)
+    assert section is not None
+    assert [column.title for column in section.columns] == ["R@5", "p50 ms"]
+    assert [[row.value, row.label, *row.cells] for row in section.tables[0].rows] == [
         ["2", "a", AblationCell("100.0", "69.2 – 100.0"), AblationCell("4.00", "4.00 – 4.00")],
         [
             "3",
@@ -63,30 +63,30 @@ def test_the_difference_to_the_first_of_the_name_with_its_interval_and_p() -> No
             AblationCell("8.00", "8.00 – 8.00"),
         ],
     ]
-    assert found.others == ""
+    assert section.others == ""
 
 
 def test_tokens_where_any_were_paid_and_what_was_not_measured() -> None:
-    comparison = named(made({"a": [1.0], "b": [0.0]}), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
+    comparison = named(make_comparison({"a": [1.0], "b": [0.0]}), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
     paid = tuple(replace(answer, usage=Usage(0.0, 1000, 234)) for answer in comparison.method("a").final)
     methods = (replace(comparison.methods[0], answers={5: paid}), comparison.methods[1])
-    found = ablations.render_ablations(replace(comparison, methods=methods))
-    assert found is not None
-    assert [column.title for column in found.columns] == ["R@5", "tokens a question", "p50 ms"]
-    assert [[cell.text for cell in row.cells] for row in found.tables[0].rows] == [
+    section = ablations.render_ablations(replace(comparison, methods=methods))
+    assert section is not None
+    assert [column.title for column in section.columns] == ["R@5", "tokens a question", "p50 ms"]
+    assert [[cell.text for cell in row.cells] for row in section.tables[0].rows] == [
         ["100.0", "1,234", "–"],
         ["0.0", "0", "–"],
     ]
-    assert found.tables[0].rows[1].cells[0] == AblationCell(
+    assert section.tables[0].rows[1].cells[0] == AblationCell(
         "0.0", "", "−100.0", "p = 0.67"
     )  # one question has no interval
 
 
 def test_without_gold_there_are_times_alone() -> None:
-    comparison = named(made({"a": [], "b": []}, TIMES), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
-    found = ablations.render_ablations(comparison)
-    assert found is not None
-    assert [[cell.text for cell in row.cells] for row in found.tables[0].rows] == [["4.00"], ["2.00"]]
+    comparison = named(make_comparison({"a": [], "b": []}, TIMES), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
+    section = ablations.render_ablations(comparison)
+    assert section is not None
+    assert [[cell.text for cell in row.cells] for row in section.tables[0].rows] == [["4.00"], ["2.00"]]
 
 
 def test_real_methods_are_told_apart_by_their_parameters() -> None:
@@ -103,43 +103,46 @@ def test_real_methods_are_told_apart_by_their_parameters() -> None:
         "again": "gear.naive",
     }
     comparison = named(
-        made({label: [1.0, 0.0] for label in labels}), {label: described(text) for label, text in labels.items()}
+        make_comparison({label: [1.0, 0.0] for label in labels}),
+        {label: described(text) for label, text in labels.items()},
     )
-    found = tables(comparison)
-    assert found == [
+    shown = tables(comparison)
+    assert shown == [
         ("gear.naive", "diversity", [("true", "gear.naive"), ("false", "w/o diversity")]),
         ("gear.naive", "beam_length", [("2", "gear.naive"), ("3", "longer"), ("4", "longest")]),
         ("gear.naive", "base", [("hybrid", "gear.naive"), ("bm25", "on bm25")]),
-        ("gear.naive", "base.depth", [(found[3][2][0][0], "gear.naive"), ("50", "deeper")]),
+        ("gear.naive", "base.depth", [(shown[3][2][0][0], "gear.naive"), ("50", "deeper")]),
         ("gear.naive", "graph.numbers", [("true", "gear.naive"), ("false", "names alone")]),
     ]
-    assert found[3][2][0][0] == written(described("hybrid")[1]["depth"])
+    assert shown[3][2][0][0] == written(described("hybrid")[1]["depth"])
     section = ablations.render_ablations(comparison)
     assert section is not None
     assert section.others == "1 method more differs from the first of the name in several parameters at once."
 
 
 def test_the_first_is_who_was_named_first_not_who_found_most() -> None:
-    comparison = named(made({"a": [1.0], "b": [0.0]}), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
+    comparison = named(make_comparison({"a": [1.0], "b": [0.0]}), {"a": ("x", {"l": 2}), "b": ("x", {"l": 3})})
     assert [row[1] for row in tables(replace(comparison, asked=("b", "a")))[0][2]] == ["b", "a"]
     assert [row[1] for row in tables(replace(comparison, asked=("a", "b")))[0][2]] == ["a", "b"]
 
 
 def test_chunkings_are_one_parameter() -> None:
     labels = ("bm25", "bm25(over=passages(size=64))", "bm25(over=passages(by=sentences, size=100, overlap=30))")
-    comparison = named(made({label: [1.0, 0.0] for label in labels}), {label: described(label) for label in labels})
+    comparison = named(
+        make_comparison({label: [1.0, 0.0] for label in labels}), {label: described(label) for label in labels}
+    )
     values = ("passages", "passages(size=64)", "passages(by=sentences, size=100, overlap=30)")
     assert tables(comparison) == [("bm25", "over", list(zip(values, labels, strict=True)))]
 
 
 def test_nothing_is_said_where_no_method_varies_another() -> None:
-    assert ablations.render_ablations(made({"a": [1.0], "b": [0.0]})) is None
+    assert ablations.render_ablations(make_comparison({"a": [1.0], "b": [0.0]})) is None
     two = {"a": ("x", {"l": 2, "m": 1}), "b": ("x", {"l": 3, "m": 2})}
-    assert ablations.render_ablations(named(made({"a": [1.0], "b": [0.0]}), two)) is None
+    assert ablations.render_ablations(named(make_comparison({"a": [1.0], "b": [0.0]}), two)) is None
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "found"),
+    ("first", "other", "expected"),
     [
         ({"l": 2}, {"l": 2.0}, []),
         ({"l": 1}, {"l": True}, [("l", 1, True)]),
@@ -158,9 +161,9 @@ def test_nothing_is_said_where_no_method_varies_another() -> None:
         ),
     ],
 )
-def test_differences(one: dict[str, Any], other: dict[str, Any], found: list[tuple[str, Any, Any]]) -> None:
-    assert differences(one, other) == found
-    assert differences(other, one) == [(path, b, a) for path, a, b in found]
+def test_differences(first: dict[str, Any], other: dict[str, Any], expected: list[tuple[str, Any, Any]]) -> None:
+    assert differences(first, other) == expected
+    assert differences(other, first) == [(path, b, a) for path, a, b in expected]
 
 
 def test_values_are_written_as_a_person_writes_them() -> None:
@@ -176,7 +179,7 @@ def test_values_are_written_as_a_person_writes_them() -> None:
 @pytest.mark.parametrize("text", [UGLY, "x" * 1_000_000])
 def test_text_from_data_is_never_markup(text: str) -> None:
     params = {"a": ("x", {text: text}), "b": ("x", {text: [text]}), "c": ("x", {text: {"name": text, "params": {}}})}
-    html = page.render_report(Study("s", (named(made(WHOLE, TIMES), params),)))
+    html = page.render_report(Study("s", (named(make_comparison(WHOLE, TIMES), params),)))
     assert "differ from the first of their name in one parameter alone. " in html
     assert "and p of the paired t test, corrected for all pairs" in html
     soup = BeautifulSoup(html, "html.parser")
@@ -185,4 +188,4 @@ def test_text_from_data_is_never_markup(text: str) -> None:
     rows = [[cell.get_text() for cell in row.select("th, td")] for row in soup.select("#c1-ablations tbody tr")]
     assert [row[1] for row in rows] == ["a", "b", "c"]
     assert soup.select("#c1-ablations h4")[0].get_text()[:20] == f"x: {text}"[:20]
-    assert [one.get_text() for one in soup.select("#c1-differences h3")].count("One parameter changed") == 1
+    assert [heading.get_text() for heading in soup.select("#c1-differences h3")].count("One parameter changed") == 1

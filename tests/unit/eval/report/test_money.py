@@ -13,7 +13,7 @@ from ragindex_eval.report.sections.money import MoneyRow, PayOff, find_pay_offs,
 from ragindex_eval.report.terminal import render_comparison
 from ragindex_eval.results.model import Comparison, MethodAnswer, SavedHit, Study
 
-COSTS = {"cheap": (0.0, 0.004), "graph": (3.0, 0.001), "dear": (5.0, 0.005), "unknown": (None, 0.0)}
+COSTS = {"cheap": (0.0, 0.004), "graph": (3.0, 0.001), "costly": (5.0, 0.005), "unknown": (None, 0.0)}
 
 
 def costing(costs: dict[str, tuple[float | None, float]]) -> Comparison:
@@ -62,12 +62,12 @@ def test_the_table_has_a_total_and_the_costs_of_the_bounds(estimated: bool) -> N
     comparison = costing({"cheap": (0.0, 0.004), "graph": (3.0, 0.001)})
     bound = replace(comparison.methods[0], label="gold-passages", spent=Usage(0.0, 30, 3, 0.25, estimated))
     failed = replace(comparison.methods[0], label="broken", spent=Usage(0.0, 30, 3, 0.5))
-    whole = replace(comparison, bounds=(bound,), failed=(failed,))
-    lines = [line.split() for line in printed(render_comparison(whole), 120).splitlines()]
+    complete = replace(comparison, bounds=(bound,), failed=(failed,))
+    lines = [line.split() for line in printed(render_comparison(complete), 120).splitlines()]
     about = "~" if estimated else ""
     assert [f"{about}0.2500"] == next(line for line in lines if line[:1] == ["gold-passages"])[-1:]
     assert ["together", f"{about}0.7550"] in lines  # 0.004 + 0.001 + 0.25 + 0.5
-    assert whole.to_json()["spent"] == {
+    assert complete.to_json()["spent"] == {
         "input_tokens": 100,
         "output_tokens": 10,
         "money": pytest.approx(0.755),
@@ -75,8 +75,8 @@ def test_the_table_has_a_total_and_the_costs_of_the_bounds(estimated: bool) -> N
         "possibly_charged": 0.0,
         "retries": 0,
     }
-    page = render_report(Study("made", (whole,)))
+    page = render_report(Study("made", (complete,)))
     assert f"{about}0.7550" in page
     assert f"{about}0.2500" in page
-    recorded = replace(whole, paid=Usage(0.0, 200, 20, 1.5))  # with a holdout, which is no method's
+    recorded = replace(complete, paid=Usage(0.0, 200, 20, 1.5))  # with a holdout, which is no method's
     assert ["together", "1.5000"] in [line.split() for line in printed(render_comparison(recorded), 120).splitlines()]

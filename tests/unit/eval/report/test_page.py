@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup, Tag
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from ragindex.types import Query, Step, Triple
 from ragindex_eval.conclusions.first_sentence import state_conclusion
@@ -43,17 +43,17 @@ UGLY = (
 
 
 def study(*comparisons: Comparison, command: str = "ragindex compare notes/") -> Study:
-    return Study("A study", comparisons or (made(FAR, TIMES),), command)
+    return Study("A study", comparisons or (make_comparison(FAR, TIMES),), command)
 
 
 def page(value: Study) -> BeautifulSoup:
     return BeautifulSoup(report.render_report(value), "html.parser")
 
 
-def one(soup: BeautifulSoup | Tag, selector: str) -> Tag:
-    found = soup.select(selector)
-    assert len(found) == 1, (selector, len(found))
-    return found[0]
+def find_single(soup: BeautifulSoup | Tag, selector: str) -> Tag:
+    elements = soup.select(selector)
+    assert len(elements) == 1, (selector, len(elements))
+    return elements[0]
 
 
 def words(tag: Tag) -> str:
@@ -68,8 +68,8 @@ def answered(comparison: Comparison, label: str, answer: MethodAnswer) -> Compar
     """The comparison with another answer to one question."""
 
     def changed(method: MethodResult) -> MethodResult:
-        kept = tuple(answer if held.query_id == answer.query_id else held for held in method.final)
-        return replace(method, answers={max(method.answers): kept}) if method.label == label else method
+        answers = tuple(answer if former.query_id == answer.query_id else former for former in method.final)
+        return replace(method, answers={max(method.answers): answers}) if method.label == label else method
 
     return replace(comparison, methods=tuple(map(changed, comparison.methods)))
 
@@ -78,16 +78,16 @@ def answered(comparison: Comparison, label: str, answer: MethodAnswer) -> Compar
 
 
 def test_the_sentence_comes_first() -> None:
-    comparison = made(FAR, TIMES)
+    comparison = make_comparison(FAR, TIMES)
     soup = page(study(comparison))
-    assert words(one(soup, "h1")) == "A study"
-    assert words(one(soup, "header .lead")) == state_conclusion(comparison)
-    assert words(one(soup, "header p.about")) == "3 documents, 40 questions, encoder lsa, seed 0"
+    assert words(find_single(soup, "h1")) == "A study"
+    assert words(find_single(soup, "header .lead")) == state_conclusion(comparison)
+    assert words(find_single(soup, "header p.about")) == "3 documents, 40 questions, encoder lsa, seed 0"
 
 
 def test_the_table_has_the_figures_with_their_intervals() -> None:
-    comparison = made(FAR, TIMES)
-    table = one(page(study(comparison)), "#c1-table table")
+    comparison = make_comparison(FAR, TIMES)
+    table = find_single(page(study(comparison)), "#c1-table table")
     assert [words(cell) for cell in table.select("thead th")] == [
         "method",
         "R@5",
@@ -111,8 +111,8 @@ def test_the_table_has_the_figures_with_their_intervals() -> None:
 
 
 def test_bold_are_the_best_and_those_not_told_apart_from_it() -> None:
-    comparison = made(FAR, TIMES)
-    table = one(page(study(comparison)), "#c1-table table")
+    comparison = make_comparison(FAR, TIMES)
+    table = find_single(page(study(comparison)), "#c1-table table")
     bold = [[bool(cell.select("b")) for cell in row.select("td")] for row in table.select("tbody tr")]
     assert leaders(comparison, "R@5") == ("best", "near")
     assert bold == [[True] + [False] * 5, [True] + [False] * 5, [False, True] + [False] * 4]
@@ -120,12 +120,12 @@ def test_bold_are_the_best_and_those_not_told_apart_from_it() -> None:
 
 def test_nothing_is_bold_and_nobody_best_where_all_are_equal() -> None:
     equal = {label: [1.0, 0.0] * 20 for label in ("one", "two", "three")}
-    soup = page(study(made(equal, {label: [2.0] * 40 for label in equal})))
+    soup = page(study(make_comparison(equal, {label: [2.0] * 40 for label in equal})))
     assert soup.select("table b") == []
-    assert "Nothing is bold: no method stands out." in words(one(soup, "#c1-table"))
+    assert "Nothing is bold: no method stands out." in words(find_single(soup, "#c1-table"))
     assert set(map(words, soup.select(".matrix .word"))) == {"no significant difference"}
-    assert "No method can be excluded as the best" in words(one(soup, "header"))
-    assert " best" not in words(one(soup, "#c1-pairs")) + words(one(soup, "#c1-questions"))
+    assert "No method can be excluded as the best" in words(find_single(soup, "header"))
+    assert " best" not in words(find_single(soup, "#c1-pairs")) + words(find_single(soup, "#c1-questions"))
     differing, missed = map(words, soup.select("#c1-questions p.note"))
     assert differing == "On no question do the methods differ in recall."
     assert missed.startswith("For 20 questions no method finds a gold document in its first 5 hits.")
@@ -134,19 +134,21 @@ def test_nothing_is_bold_and_nobody_best_where_all_are_equal() -> None:
 
 
 def test_questions_that_one_method_answers_are_not_found_by_none() -> None:
-    found = {"one": [1.0, 0.0, 0.0], "two": [1.0, 1.0, 0.0]}
-    comparison = made(found, {label: [2.0] * 3 for label in found})
+    scores = {"one": [1.0, 0.0, 0.0], "two": [1.0, 1.0, 0.0]}
+    comparison = make_comparison(scores, {label: [2.0] * 3 for label in scores})
     assert find_missed(comparison) == [2]
     soup = page(study(comparison))
-    assert "For 1 question no method finds a gold document in its first 5 hits. Is" in words(one(soup, "#c1-questions"))
-    assert words(one(soup, "#c1-questions h3 ~ details summary")).startswith("What is q3?")
+    assert "For 1 question no method finds a gold document in its first 5 hits. Is" in words(
+        find_single(soup, "#c1-questions")
+    )
+    assert words(find_single(soup, "#c1-questions h3 ~ details summary")).startswith("What is q3?")
     unjudged = {"q3": dict[str, float]()}  # a question without gold has no recall
     methods = tuple(replace(method, per_query={**method.per_query, **unjudged}) for method in comparison.methods)
     assert find_missed(replace(comparison, methods=methods)) == []
 
 
 def test_pairs_are_worded_by_the_corrected_test() -> None:
-    comparison = made(FAR, TIMES)
+    comparison = make_comparison(FAR, TIMES)
     quality, latency = page(study(comparison)).select("#c1-pairs table")
     pair = comparison.pair("best", "far", "R@5")
     assert pair.p_adjusted < 0.05 <= comparison.pair("best", "near", "R@5").p_adjusted
@@ -169,27 +171,27 @@ def test_pairs_are_worded_by_the_corrected_test() -> None:
 
 
 def test_plots_are_svg_with_names_and_descriptions() -> None:
-    comparison = made(FAR, TIMES, kinds=["2hop"] * 30 + ["3hop"] * 10)
+    comparison = make_comparison(FAR, TIMES, kinds=["2hop"] * 30 + ["3hop"] * 10)
     drawings = re.findall(r'<svg class="plot".*?</svg>', report.render_report(study(comparison)))
     named = [ElementTree.fromstring(drawing) for drawing in drawings]
     space = "{http://www.w3.org/2000/svg}"
-    assert [one.findtext(f"{space}title") for one in named] == [
+    assert [element.findtext(f"{space}title") for element in named] == [
         "R@5 of each method",
         "R@5 against latency",
         "R@5 by number of hops",
     ]
     assert "best: 100 (91.2 to 100)" in (named[0].findtext(f"{space}desc") or "")
-    headings = [one.text for one in named[2].iter(f"{space}text") if one.get("class") == "heading"]
+    headings = [element.text for element in named[2].iter(f"{space}text") if element.get("class") == "heading"]
     assert headings == ["2 hops · 30 questions", "3 hops · 10 questions"]
 
 
 def test_recall_over_k_is_drawn_where_there_are_several() -> None:
-    comparison = made(FAR, TIMES, ks=(5, 10))
-    assert [words(one) for one in page(study(comparison)).select("figcaption strong")][2] == "Recall over k."
+    comparison = make_comparison(FAR, TIMES, ks=(5, 10))
+    assert [words(caption) for caption in page(study(comparison)).select("figcaption strong")][2] == "Recall over k."
 
 
 def test_small_groups_have_no_intervals() -> None:
-    comparison = made(FAR, TIMES, kinds=["2hop"] * 31 + ["3hop"] * 9)
+    comparison = make_comparison(FAR, TIMES, kinds=["2hop"] * 31 + ["3hop"] * 9)
     html = report.render_report(study(comparison))
     assert "3 hops · 9 questions, too few for an interval" in html
     assert "2 hops · 31 questions</text>" in html
@@ -200,20 +202,20 @@ def test_small_groups_have_no_intervals() -> None:
 
 def test_the_questions_that_divide_the_methods_most_come_first() -> None:
     recalls = {"a": [1.0, 1.0, 0.5, 1.0], "b": [1.0, 0.5, 0.5, 0.0]}
-    soup = page(study(made(recalls)))
+    soup = page(study(make_comparison(recalls)))
     questions = soup.select("details.question")
-    assert [words(one(question, "summary")) for question in questions] == [
+    assert [words(find_single(question, "summary")) for question in questions] == [
         "What is q4? R@5 0.0 to 100.0",
         "What is q2? R@5 50.0 to 100.0",
     ]
-    assert words(one(soup, "#c1-questions > p.note")) == "The methods' recall differs on 2 questions."
+    assert words(find_single(soup, "#c1-questions > p.note")) == "The methods' recall differs on 2 questions."
 
 
 def test_twenty_questions_are_shown_at_most() -> None:
     recalls = {"a": [1.0] * 30, "b": [0.0] * 30}
-    soup = page(study(made(recalls)))
+    soup = page(study(make_comparison(recalls)))
     assert len(soup.select("details.question")) == 20
-    assert "differs on 30 questions; the 20 on which R@5" in words(one(soup, "#c1-questions > p.note"))
+    assert "differs on 30 questions; the 20 on which R@5" in words(find_single(soup, "#c1-questions > p.note"))
 
 
 def test_what_was_found_stands_beside_what_is_right() -> None:
@@ -222,54 +224,58 @@ def test_what_was_found_stands_beside_what_is_right() -> None:
         SavedHit("b", ("b",), 0.75, "The letter B", "B follows A."),
         SavedHit("a", ("a",), 0.5, "The letter A", "A is first."),
     )
-    comparison = answered(made({"x": [1.0], "y": [0.0]}), "x", MethodAnswer("q1", hits, None, (step,), ("a thought",)))
+    comparison = answered(
+        make_comparison({"x": [1.0], "y": [0.0]}), "x", MethodAnswer("q1", hits, None, (step,), ("a thought",))
+    )
     gold = {"q1": Gold(frozenset({"a", "z"}), ("alpha", "first"), "2hop", "source-7")}
-    question = one(page(study(replace(comparison, gold=gold))), "details.question")
-    assert words(one(question, "p.gold-list")) == "gold The letter A a ; z answer alpha / first"
+    question = find_single(page(study(replace(comparison, gold=gold))), "details.question")
+    assert words(find_single(question, "p.gold-list")) == "gold The letter A a ; z answer alpha / first"
     assert words(question.select("p.about")[0]) == "q1 · source-7 · 2hop"
     first = question.select("article")[0]
-    assert words(one(first, "h4")) == "x R@5 100.0"
+    assert words(find_single(first, "h4")) == "x R@5 100.0"
     assert words(first.select("p.about")[0]) == "gold at rank 2; 1 of 2 gold not in the first 5 hits"
     assert [words(hit) for hit in first.select("ol.hits li")] == [
         "1 The letter B only here 0.75 b B follows A.",
         "2 The letter A gold 0.5 a A is first.",
     ]
-    assert words(one(first, "p.text")) == "note: a thought"
-    assert rows(one(first, ".steps table")) == [["2", "triples", "who?", "t1, t2", "Anna –is→ a hill", "1.25", ""]]
+    assert words(find_single(first, "p.text")) == "note: a thought"
+    assert rows(find_single(first, ".steps table")) == [
+        ["2", "triples", "who?", "t1, t2", "Anna –is→ a hill", "1.25", ""]
+    ]
 
 
 def test_a_failure_is_shown_where_it_happened_and_warned_of() -> None:
     failed = MethodAnswer("q2", (), "ConnectionError: /home/me/secret/key.txt is gone")
     times = {"x": [1.0] * 30, "y": [1.0] * 30}
-    comparison = answered(made({"x": [1.0] * 30, "y": [1.0] + [0.0] * 29}, times), "y", failed)
+    comparison = answered(make_comparison({"x": [1.0] * 30, "y": [1.0] + [0.0] * 29}, times), "y", failed)
     soup = page(study(comparison))
-    assert words(one(soup, "p.error")) == "not answered: ConnectionError: …/key.txt is gone"
-    assert words(one(soup, ".warnings")) == (
+    assert words(find_single(soup, "p.error")) == "not answered: ConnectionError: …/key.txt is gone"
+    assert words(find_single(soup, ".warnings")) == (
         "y answered 29 of 30 questions; the others score 0: ConnectionError: …/key.txt is gone (1 time)"
     )
-    assert rows(one(soup, "#c1-table table"))[1][-1] == "1"
+    assert rows(find_single(soup, "#c1-table table"))[1][-1] == "1"
 
 
 # ---------------------------------------------------------------- without gold
 
 
 def test_without_gold_no_quality_is_shown() -> None:
-    found = {"x": [["a", "b"]] * 3, "y": [["b", "c"]] * 3}
-    soup = page(study(made({"x": [], "y": []}, {"x": [1.0] * 3, "y": [2.0] * 3}, found=found)))
-    assert words(one(soup, "header .lead")).startswith("No quality was measured")
-    assert "Nobody said which documents answer the questions." in words(one(soup, ".notice"))
-    assert rows(one(soup, "#c1-agreement table")) == [["x", "", "33"], ["y", "33", ""]]
-    assert [words(cell) for cell in one(soup, "#c1-table table").select("thead th")][1] == "p50 ms"
+    rankings = {"x": [["a", "b"]] * 3, "y": [["b", "c"]] * 3}
+    soup = page(study(make_comparison({"x": [], "y": []}, {"x": [1.0] * 3, "y": [2.0] * 3}, rankings=rankings)))
+    assert words(find_single(soup, "header .lead")).startswith("No quality was measured")
+    assert "Nobody said which documents answer the questions." in words(find_single(soup, ".notice"))
+    assert rows(find_single(soup, "#c1-agreement table")) == [["x", "", "33"], ["y", "33", ""]]
+    assert [words(cell) for cell in find_single(soup, "#c1-table table").select("thead th")][1] == "p50 ms"
     assert len(soup.select("details.question")) == 3
     hits = [words(hit) for hit in soup.select("details.question")[0].select("ol.hits li")]
     assert hits == ["1 a only here 1", "2 b 0.5", "1 b 1", "2 c only here 0.5"]
-    assert [words(one) for one in soup.select("figcaption strong")] == ["Latency of each method."]
+    assert [words(caption) for caption in soup.select("figcaption strong")] == ["Latency of each method."]
 
 
 def test_without_gold_fifty_questions_are_shown_and_the_rest_counted() -> None:
-    soup = page(study(made({"x": [], "y": []}, {"x": [1.0] * 60, "y": [2.0] * 60})))
+    soup = page(study(make_comparison({"x": [], "y": []}, {"x": [1.0] * 60, "y": [2.0] * 60})))
     assert len(soup.select("details.question")) == 50
-    assert words(one(soup, "#c1-questions > p.note")).startswith("The first 50 questions; 10 more were asked")
+    assert words(find_single(soup, "#c1-questions > p.note")).startswith("The first 50 questions; 10 more were asked")
 
 
 # ---------------------------------------------------------------- few, none, several
@@ -278,39 +284,41 @@ def test_without_gold_fifty_questions_are_shown_and_the_rest_counted() -> None:
 @pytest.mark.parametrize(
     "comparison",
     [
-        made({"only": [1.0]}, {"only": [2.0]}),
-        made({"only": []}, {"only": []}, found={"only": [["a"]]}),
-        made({"a": [0.0], "b": [0.0]}),
-        made({"a": [1.0, 0.0], "b": [0.0, 0.0]}, ks=(5, 50)),
+        make_comparison({"only": [1.0]}, {"only": [2.0]}),
+        make_comparison({"only": []}, {"only": []}, rankings={"only": [["a"]]}),
+        make_comparison({"a": [0.0], "b": [0.0]}),
+        make_comparison({"a": [1.0, 0.0], "b": [0.0, 0.0]}, ks=(5, 50)),
     ],
 )
 def test_little_makes_a_page_too(comparison: Comparison) -> None:
     html = report.render_report(study(comparison))
     assert not unbalanced(html)
-    assert "nan" not in words(one(BeautifulSoup(html, "html.parser"), "main")).split()
+    assert "nan" not in words(find_single(BeautifulSoup(html, "html.parser"), "main")).split()
 
 
 def test_one_question_is_warned_of() -> None:
-    soup = page(study(made({"a": [1.0], "b": [0.0]})))
-    assert "1 judged question: with fewer than 30" in words(one(soup, ".warnings"))
+    soup = page(study(make_comparison({"a": [1.0], "b": [0.0]})))
+    assert "1 judged question: with fewer than 30" in words(find_single(soup, ".warnings"))
     assert soup.select("table b") == []
 
 
 def test_several_comparisons_have_an_overview_and_a_spread_over_seeds() -> None:
-    seeds = [made({"a": [1.0] * ones + [0.0] * (10 - ones)}, seed=seed) for seed, ones in ((0, 4), (1, 6), (2, 8))]
-    soup = page(study(*seeds, made({"a": [1.0] * 10}, name="other")))
-    assert [row[:5] for row in rows(one(soup, "#overview table"))] == [
+    seeds = [
+        make_comparison({"a": [1.0] * ones + [0.0] * (10 - ones)}, seed=seed) for seed, ones in ((0, 4), (1, 6), (2, 8))
+    ]
+    soup = page(study(*seeds, make_comparison({"a": [1.0] * 10}, name="other")))
+    assert [row[:5] for row in rows(find_single(soup, "#overview table"))] == [
         ["made", "lsa", "0", "a", rows(soup.select("#c1-table table")[0])[0][1]],
         ["made", "lsa", "1", "a", rows(soup.select("#c2-table table")[0])[0][1]],
         ["made", "lsa", "2", "a", rows(soup.select("#c3-table table")[0])[0][1]],
         ["other", "lsa", "0", "a", rows(soup.select("#c4-table table")[0])[0][1]],
     ]
-    assert rows(one(soup, "#seeds table")) == [["a", "60.0 ± 20.0 40.0 – 80.0"]]
+    assert rows(find_single(soup, "#seeds table")) == [["a", "60.0 ± 20.0 40.0 – 80.0"]]
     assert len(soup.select("header .leads li")) == 4
 
 
 def test_links_lead_to_what_is_there() -> None:
-    for value in (study(), study(made(FAR), made({"a": []}, {"a": [1.0]}, name="other"))):
+    for value in (study(), study(make_comparison(FAR), make_comparison({"a": []}, {"a": [1.0]}, name="other"))):
         soup = page(value)
         ids = [str(tag["id"]) for tag in soup.select("[id]")]
         assert Counter(ids).most_common(1)[0][1] == 1
@@ -321,7 +329,7 @@ def test_links_lead_to_what_is_there() -> None:
 
 def test_how_to_make_it_again() -> None:
     soup = page(study(command="ragindex compare /home/me/work/notes --questions ~/q.csv \\\n  --k 5"))
-    assert one(soup, "#again pre").get_text() == "ragindex compare …/notes --questions …/q.csv \\\n  --k 5"
+    assert find_single(soup, "#again pre").get_text() == "ragindex compare …/notes --questions …/q.csv \\\n  --k 5"
     facts = dict(zip(map(words, soup.select("dl.facts dt")), map(words, soup.select("dl.facts dd")), strict=True))
     assert facts["data"] == "made (made): 3 documents, 3 passages"
     assert facts["fingerprint of all"] == "0123456789abcdef"
@@ -333,7 +341,9 @@ def test_how_to_make_it_again() -> None:
 
 def hostile(text: str) -> Study:
     """A study with `text` wherever text comes from data."""
-    comparison = made({text + "1": [1.0] * 3, text + "2": [0.0] * 3}, {text + "1": [1.0] * 3, text + "2": [2.0] * 3})
+    comparison = make_comparison(
+        {text + "1": [1.0] * 3, text + "2": [0.0] * 3}, {text + "1": [1.0] * 3, text + "2": [2.0] * 3}
+    )
     hits = (SavedHit(text, (text,), 1.0, text, text),) * 6
     step = Step(1, text, text, (text,) * 9, (Triple(text, text, text),) * 9, ((Triple(text, text, text),),))
     comparison = answered(comparison, text + "1", MethodAnswer("q1", hits, None, (step,) * 30, (text,) * 9))
@@ -366,9 +376,9 @@ def test_text_from_data_is_never_markup() -> None:
     assert {tag.name for tag in soup.find_all(True)} <= ELEMENTS
     assert {name.lower() for tag in soup.find_all(True) for name in tag.attrs} <= ATTRIBUTES
     assert all(str(link["href"]).startswith("#") for link in soup.select("[href]"))
-    assert one(soup, "h1").get_text() == UGLY
-    assert one(soup, "head title").get_text() == f"{UGLY}: a comparison of retrievers"
-    assert "49" not in one(soup, "h1").get_text()
+    assert find_single(soup, "h1").get_text() == UGLY
+    assert find_single(soup, "head title").get_text() == f"{UGLY}: a comparison of retrievers"
+    assert "49" not in find_single(soup, "h1").get_text()
     assert not unbalanced(html)
 
 
@@ -381,12 +391,12 @@ def test_what_a_page_cannot_hold_is_replaced() -> None:
     html = report.render_report(hostile("a\x00b\x1b[31mc\ud800d\ufffee\u202ef\u2066g"))
     assert html.encode("utf-8").decode("utf-8") == html
     assert not set(html) & set("\x00\x1b\ud800\ufffe\u202e\u2066")
-    assert one(BeautifulSoup(html, "html.parser"), "h1").get_text() == "a�b�[31mc�d�e�f�g"
+    assert find_single(BeautifulSoup(html, "html.parser"), "h1").get_text() == "a�b�[31mc�d�e�f�g"
 
 
 def test_no_request_can_be_made_and_no_script_run() -> None:
     html = report.render_report(study())
-    policy = one(BeautifulSoup(html, "html.parser"), 'meta[http-equiv="Content-Security-Policy"]')
+    policy = find_single(BeautifulSoup(html, "html.parser"), 'meta[http-equiv="Content-Security-Policy"]')
     assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert "url(" not in html
     assert "@import" not in html
@@ -433,9 +443,9 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, other: str) -> float:
     """As WCAG 2 defines it."""
-    dark, light = sorted(map(luminance, (one, other)))
+    dark, light = sorted(map(luminance, (first, other)))
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -456,7 +466,7 @@ def test_text_and_marks_stand_out_from_the_page(scheme: int) -> None:
 
 
 def test_the_page_says_what_the_questions_can_show() -> None:
-    comparison = made({"a": [1.0] * 38 + [0.0] * 2, "b": [1.0] * 40})
+    comparison = make_comparison({"a": [1.0] * 38 + [0.0] * 2, "b": [1.0] * 40})
     page = report.render_report(
         Study("n", (replace(comparison, enough=plan_questions(comparison, comparison.dataset.judged)),))
     )
@@ -466,7 +476,7 @@ def test_the_page_says_what_the_questions_can_show() -> None:
 
 
 def test_page_says_after_which_step_a_gold_document_was_lost() -> None:
-    comparison = made({"one": [0.0, 0.0]}, {"one": [2.0, 2.0]}, found={"one": [["b"], ["b"]]})
+    comparison = make_comparison({"one": [0.0, 0.0]}, {"one": [2.0, 2.0]}, rankings={"one": [["b"], ["b"]]})
     (method,) = comparison.methods
     with_gold = Step(1, "text", "", ("b#0", "a#1", "a#0"))
     answers = (
@@ -481,14 +491,16 @@ def test_page_says_after_which_step_a_gold_document_was_lost() -> None:
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_page_has_seven_sections_or_those_of_them_that_have_figures(grouped: bool) -> None:
-    comparison = made({"one": [1.0, 0.0] * 20, "two": [0.0, 1.0] * 20}, {label: [2.0] * 40 for label in ("one", "two")})
+    comparison = make_comparison(
+        {"one": [1.0, 0.0] * 20, "two": [0.0, 1.0] * 20}, {label: [2.0] * 40 for label in ("one", "two")}
+    )
     if grouped:
         share = QuestionShare(count=1, of=2, low=0.1, high=0.9)
         comparison = replace(
             comparison, finds_nothing=(FindsNothing(label="one", rightly=share, wrongly=share, threshold=None),)
         )
     soup = page(study(comparison))
-    sections = [words(one(section, "h2")) for section in soup.select("main > section")]
+    sections = [words(find_single(section, "h2")) for section in soup.select("main > section")]
     assert sections == [words(link) for link in soup.select("nav a")]
     assert sections == [
         "Results",

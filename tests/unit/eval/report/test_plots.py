@@ -35,24 +35,26 @@ def parsed(drawing: str) -> ElementTree.Element:
 
 def texts(drawing: str, kind: str = "label") -> list[str]:
     """The texts of a kind, without what is shown on pointing at them."""
-    found = [one for one in parsed(drawing).iter(f"{SVG}text") if kind in (one.get("class") or "").split()]
-    return [one.text or "" for one in found]
+    elements = [
+        element for element in parsed(drawing).iter(f"{SVG}text") if kind in (element.get("class") or "").split()
+    ]
+    return [element.text or "" for element in elements]
 
 
 def places(drawing: str) -> list[tuple[float, float]]:
     """Where marks stand."""
-    moves = [one.get("transform") for one in parsed(drawing).iter(f"{SVG}path")]
+    moves = [element.get("transform") for element in parsed(drawing).iter(f"{SVG}path")]
     return [tuple(map(float, move[10:-1].split())) for move in moves if move is not None]  # type: ignore[misc]
 
 
 def whiskers(drawing: str) -> list[tuple[float, ...]]:
     """x1, y1, x2, y2 of the long lines of whiskers."""
-    lines = [one for one in parsed(drawing).iter(f"{SVG}line") if one.get("class") == "whisker"]
+    lines = [element for element in parsed(drawing).iter(f"{SVG}line") if element.get("class") == "whisker"]
     return [tuple(float(line.attrib[name]) for name in ("x1", "y1", "x2", "y2")) for line in lines[::3]]
 
 
 def tooltips(drawing: str) -> list[str]:
-    return [one.text or "" for one in parsed(drawing).iter(f"{SVG}title")][1:]
+    return [element.text or "" for element in parsed(drawing).iter(f"{SVG}title")][1:]
 
 
 # ---------------------------------------------------------------- ticks and scales
@@ -71,14 +73,14 @@ def tooltips(drawing: str) -> list[str]:
     ],
 )
 def test_linear_ticks_are_round_and_stay_within_what_exists(values: list[float], ticks: list[str]) -> None:
-    made = scale(PERCENT, [Figure(value) for value in values], 0, 100)
-    assert [text for _, text in made.ticks] == ticks
+    axis = scale(PERCENT, [Figure(value) for value in values], 0, 100)
+    assert [text for _, text in axis.ticks] == ticks
 
 
 def test_linear_ticks_without_limits() -> None:
-    made = scale(Axis("difference"), [Figure(-3.2), Figure(1234.0)], 0, 100)
-    assert [text for _, text in made.ticks] == ["−250", "0", "250", "500", "750", "1,000", "1,250"]
-    assert (made.at(-250), made.at(500), made.at(1250)) == (0, 50, 100)
+    axis = scale(Axis("difference"), [Figure(-3.2), Figure(1234.0)], 0, 100)
+    assert [text for _, text in axis.ticks] == ["−250", "0", "250", "500", "750", "1,000", "1,250"]
+    assert (axis.at(-250), axis.at(500), axis.at(1250)) == (0, 50, 100)
 
 
 @pytest.mark.parametrize(
@@ -94,18 +96,18 @@ def test_linear_ticks_without_limits() -> None:
     ],
 )
 def test_logarithmic_ticks(values: list[float], ticks: list[str]) -> None:
-    made = scale(MILLISECONDS, [Figure(value) for value in values], 0, 400)
-    assert [text for _, text in made.ticks] == ticks
+    axis = scale(MILLISECONDS, [Figure(value) for value in values], 0, 400)
+    assert [text for _, text in axis.ticks] == ticks
 
 
 def test_a_logarithmic_scale_gives_each_factor_the_same_room() -> None:
-    made = scale(MILLISECONDS, [Figure(1.0), Figure(100.0)], 40, 240)
-    assert [made.at(value) for value in (1, 10, 100)] == pytest.approx([40, 140, 240])
+    axis = scale(MILLISECONDS, [Figure(1.0), Figure(100.0)], 40, 240)
+    assert [axis.at(value) for value in (1, 10, 100)] == pytest.approx([40, 140, 240])
 
 
 def test_zero_stands_beside_a_logarithmic_axis() -> None:
-    made = scale(MILLISECONDS, [Figure(0.0), Figure(1.0), Figure(100.0)], 40, 240)
-    assert (made.at(0.0), made.at(1.0), made.at(100.0)) == pytest.approx((40, 66, 240))
+    axis = scale(MILLISECONDS, [Figure(0.0), Figure(1.0), Figure(100.0)], 40, 240)
+    assert (axis.at(0.0), axis.at(1.0), axis.at(100.0)) == pytest.approx((40, 66, 240))
 
 
 def test_the_ticks_of_k_are_the_ks_that_have_room() -> None:
@@ -118,10 +120,10 @@ def test_the_ticks_of_k_are_the_ks_that_have_room() -> None:
 def test_every_value_has_a_place_on_every_scale(values: list[float], log: bool, turned: bool) -> None:
     figures = [Figure(value) for value in values]
     start, end = (300.0, 20.0) if turned else (20.0, 300.0)
-    made = scale(Axis("x", log=log), figures, start, end)
-    assert 2 <= len(made.ticks) <= 9
-    for value in [value for figure in figures for value in figure.values] + [tick for tick, _ in made.ticks]:
-        assert 20 - 1e-9 <= made.at(value) <= 300 + 1e-9
+    axis = scale(Axis("x", log=log), figures, start, end)
+    assert 2 <= len(axis.ticks) <= 9
+    for value in [value for figure in figures for value in figure.values] + [tick for tick, _ in axis.ticks]:
+        assert 20 - 1e-9 <= axis.at(value) <= 300 + 1e-9
 
 
 # ---------------------------------------------------------------- dots
@@ -188,8 +190,10 @@ def test_points_without_latency_are_named_below() -> None:
 
 
 def label_boxes(drawing: str) -> list[svg.Box]:
-    found = [one for one in parsed(drawing).iter(f"{SVG}text") if "halo" in (one.get("class") or "")]
-    boxes = [(float(one.attrib["x"]), float(one.attrib["y"]), svg.width(one.text or "")) for one in found]
+    elements = [element for element in parsed(drawing).iter(f"{SVG}text") if "halo" in (element.get("class") or "")]
+    boxes = [
+        (float(element.attrib["x"]), float(element.attrib["y"]), svg.width(element.text or "")) for element in elements
+    ]
     return [svg.Box(x, y - 10, x + wide, y + 3) for x, y, wide in boxes]
 
 
@@ -200,7 +204,7 @@ def test_no_label_of_a_point_hides_another_or_a_mark(figures: list[tuple[float, 
     drawing = draw_scatter("x", points, MILLISECONDS, PERCENT)
     boxes, marks = label_boxes(drawing), places(drawing)[: len(points)]
     assert sorted(texts(drawing)) == sorted(point.label for point in points)
-    assert not any(one.meets(other) for one, other in combinations(boxes, 2))
+    assert not any(pair.meets(other) for pair, other in combinations(boxes, 2))
     assert not any(box.meets(svg.Box(x - 5, y - 5, x + 5, y + 5)) for box in boxes for x, y in marks)
 
 
@@ -213,11 +217,11 @@ def test_labels_without_room_stand_below() -> None:
 
 @given(st.lists(st.floats(0, 100), max_size=12))
 def test_labels_at_ends_are_moved_apart(wanted: list[float]) -> None:
-    found = apart(wanted, 15, 0, 200)
-    assert [b - a >= 15 - 1e-9 for a, b in zip(sorted(found), sorted(found)[1:], strict=False)] == [True] * (
-        len(found) - 1
+    moved = apart(wanted, 15, 0, 200)
+    assert [b - a >= 15 - 1e-9 for a, b in zip(sorted(moved), sorted(moved)[1:], strict=False)] == [True] * (
+        len(moved) - 1
     )
-    assert all(0 <= place <= 200 for place in found)
+    assert all(0 <= place <= 200 for place in moved)
 
 
 def test_labels_with_room_stay_where_they_are() -> None:
@@ -241,8 +245,8 @@ def test_many_curves_have_a_panel_each_with_the_others_in_grey() -> None:
     series = [Curve(f"m{at}", at, {5: Figure(at), 10: Figure(at + 1.0)}) for at in range(8)]
     drawing = draw_curves("x", series, K, PERCENT)
     assert texts(drawing) == [f"m{at}" for at in range(8)]
-    others = [one for one in parsed(drawing).iter(f"{SVG}g") if one.get("class") == "others"]
-    assert [len(list(one)) for one in others] == [7] * 8
+    others = [group for group in parsed(drawing).iter(f"{SVG}g") if group.get("class") == "others"]
+    assert [len(list(group)) for group in others] == [7] * 8
 
 
 def test_a_single_k_and_a_method_without_figures() -> None:
@@ -259,16 +263,18 @@ def every_plot(label: str, figures: list[Figure]) -> list[str]:
     """Each kind of plot of the same figures, by methods of nearly the same label."""
     labels = [f"{label}{at}" for at in range(len(figures))]
     named = list(zip(labels, range(len(figures)), figures, strict=True))
-    rows = tuple(Dot(*one) for one in named)
+    rows = tuple(Dot(*figure) for figure in named)
     return [
         draw_dots(label, [DotGroup(label, rows), DotGroup("", rows)], PERCENT),
         draw_dots(label, [DotGroup("", rows)], Axis(label, log=True)),
         draw_scatter(
-            label, [Point(*one, figure) for one, figure in zip(named, reversed(figures), strict=True)], K, PERCENT
+            label, [Point(*points, figure) for points, figure in zip(named, reversed(figures), strict=True)], K, PERCENT
         ),
-        draw_scatter(label, [Point(*one, one[2]) for one in named], MILLISECONDS, MILLISECONDS),
-        draw_curves(label, [Curve(text, at, {1: one, 5: figures[0], 700: one}) for text, at, one in named], K, PERCENT),
-        draw_curves(label, [Curve(text, at, {5: one}) for text, at, one in named], K, MILLISECONDS),
+        draw_scatter(label, [Point(*figure, figure[2]) for figure in named], MILLISECONDS, MILLISECONDS),
+        draw_curves(
+            label, [Curve(text, at, {1: figure, 5: figures[0], 700: figure}) for text, at, figure in named], K, PERCENT
+        ),
+        draw_curves(label, [Curve(text, at, {5: figure}) for text, at, figure in named], K, MILLISECONDS),
     ]
 
 
@@ -282,8 +288,8 @@ def test_whatever_is_drawn_is_xml_within_its_frame(label: str, figures: list[Fig
         root = parsed(drawing.encode("utf-8").decode("utf-8"))
         _, _, width, height = map(float, root.attrib["viewBox"].split())
         assert root.get("role") == "img"
-        for one in root.iter():
-            for name, value in one.attrib.items():
+        for element in root.iter():
+            for name, value in element.attrib.items():
                 if name in ("x", "x1", "x2"):
                     assert -4 <= float(value) <= width + 4
                 if name in ("y", "y1", "y2"):
@@ -293,7 +299,7 @@ def test_whatever_is_drawn_is_xml_within_its_frame(label: str, figures: list[Fig
 @pytest.mark.parametrize("label", [UGLY, "x" * 1_000_000, "\x00\ud800\ufffe\u202e", "漢" * 200])
 def test_any_label_is_text_and_bounded(label: str) -> None:
     for drawing in every_plot(label, [Figure(1.0, (0.0, 2.0)), Figure(0.0), Figure(None)]):
-        names = {one.tag.removeprefix(SVG) for one in parsed(drawing.encode("utf-8").decode("utf-8")).iter()}
+        names = {element.tag.removeprefix(SVG) for element in parsed(drawing.encode("utf-8").decode("utf-8")).iter()}
         assert names <= {"svg", "title", "desc", "g", "path", "line", "text", "polyline"}
         assert len(drawing) < 30_000
         assert not {"\x00", "\ud800", "\ufffe", "\u202e"} & set(drawing)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_comparisons import answered, made
+from made_comparisons import answered, make_comparison
 from snapshots import assert_matches, printed
 
 from ragindex.types import Usage
@@ -72,14 +72,16 @@ def test_recall_of_single_documents_is_shown_only_where_it_differs() -> None:
 
 
 def test_questions_that_no_method_answers_are_told() -> None:
-    output = printed(render_comparison(made({"one": [1.0, 0.0, 0.0], "two": [1.0, 0.0, 0.0]})), 400)
+    output = printed(render_comparison(make_comparison({"one": [1.0, 0.0, 0.0], "two": [1.0, 0.0, 0.0]})), 400)
     assert "for 2 questions no method finds a gold document in its first 5 hits; the report shows them: " in output
     assert "'What is q2?', …\n" in output
     assert "of their gold" not in output
-    missed = replace(made({"one": [1.0, 0.0]}), read_shares={"a": 0.61, "other": 0.5})
+    missed = replace(make_comparison({"one": [1.0, 0.0]}), read_shares={"a": 0.61, "other": 0.5})
     assert "of their gold documents: a was read to 61 %\n" in printed(render_comparison(missed), 400)
     assert render_questions(missed).missed[0].in_part == ("a was read to 61 %",)  # type: ignore[union-attr]
-    assert "no method finds" not in printed(render_comparison(made({"one": [1.0, 0.0], "two": [0.0, 1.0]})), 400)
+    assert "no method finds" not in printed(
+        render_comparison(make_comparison({"one": [1.0, 0.0], "two": [0.0, 1.0]})), 400
+    )
 
 
 def test_all_notes_are_shown_and_the_first_details() -> None:

@@ -28,18 +28,20 @@ def test_the_trace_and_what_a_person_reads_are_kept_and_bounded(tmp_path: Path) 
         def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
             path = (Triple("a", "b", "c"),) * 30
             steps = (Step(1, "words", "x" * 9000, ("id",) * 900, path, (path,) * 30, 2.0),) * 60
-            found = tuple(replace(hit("anna"), id=str(n), title="t" * 900, text="x" * 900) for n in range(k))
-            return [Retrieval(found, steps, ("note",))] * len(queries)
+            hits = tuple(replace(hit("anna"), id=str(n), title="t" * 900, text="x" * 900) for n in range(k))
+            return [Retrieval(hits, steps, ("note",))] * len(queries)
 
-    kept = tmp_path / "answers.jsonl"
-    asked = ask.answer_all(Telling(Scripted()), dataset().queries[:1], 7, kept, Asking("telling"))
-    assert [(len(one.title), len(one.text)) for one in asked[0].hits] == [(200, 300)] * 5 + [(0, 0)] * 2
-    assert len(asked[0].trace) == 50
-    step = asked[0].trace[0]
+    answer_file = tmp_path / "answers.jsonl"
+    answers = ask.answer_all(Telling(Scripted()), dataset().queries[:1], 7, answer_file, Asking("telling"))
+    assert [(len(found_hit.title), len(found_hit.text)) for found_hit in answers[0].hits] == [(200, 300)] * 5 + [
+        (0, 0)
+    ] * 2
+    assert len(answers[0].trace) == 50
+    step = answers[0].trace[0]
     assert (len(step.query), len(step.ids), len(step.triples), len(step.paths)) == (500, 20, 20, 20)
     assert step.paths[0][19] == Triple("a", "b", "c")
-    assert asked[0].notes == ("note",)
-    assert load_answers(kept) == {"q1": asked[0]}
+    assert answers[0].notes == ("note",)
+    assert load_answers(answer_file) == {"q1": answers[0]}
 
 
 @given(st.integers(1, 70), st.integers(0, 200), st.integers(0, 200), st.integers(0, 3))
@@ -65,18 +67,20 @@ def test_what_a_batch_pays_is_shared_out_to_the_last_token(questions: int, read:
 
 
 def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
-    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    answer_file, queries = tmp_path / "answers.jsonl", dataset().queries
     journal = tmp_path / "journal"
     with pytest.raises(KeyboardInterrupt):
         ask.answer_all(
             ScriptedRetriever(Scripted(journal=str(journal), stops_at=QUESTIONS[2])),
             queries,
             5,
-            kept,
+            answer_file,
             Asking("scripted", Batching(1, 1)),
         )
     assert journal.read_text() == "5 q1\n5 q2\n"
-    answers = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, Asking("scripted"))
+    answers = ask.answer_all(
+        ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, answer_file, Asking("scripted")
+    )
     assert [answer.query_id for answer in answers] == ["q1", "q2", "q3"]
     assert journal.read_text().split("\n")[0] == "5 q1"
     assert "5 q3" in journal.read_text()
@@ -85,13 +89,15 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [2, 30, 58])
 def test_a_line_cut_short_is_asked_again_and_nothing_else(tmp_path: Path, cut: int) -> None:
-    kept, queries, journal = tmp_path / "answers.jsonl", dataset().queries, tmp_path / "journal"
-    whole = ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, Asking("scripted"))
-    kept.write_bytes(kept.read_bytes()[:-cut])
-    again = ask.answer_all(ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, kept, Asking("scripted"))
-    assert again == whole
+    answer_file, queries, journal = tmp_path / "answers.jsonl", dataset().queries, tmp_path / "journal"
+    answers = ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, answer_file, Asking("scripted"))
+    answer_file.write_bytes(answer_file.read_bytes()[:-cut])
+    again = ask.answer_all(
+        ScriptedRetriever(Scripted(journal=str(journal))), queries, 5, answer_file, Asking("scripted")
+    )
+    assert again == answers
     assert journal.read_text() == "5 q3\n"
-    assert load_answers(kept) == {answer.query_id: answer for answer in whole}
+    assert load_answers(answer_file) == {answer.query_id: answer for answer in answers}
 
 
 def test_answers_survive_the_file_whatever_their_ids_hold(tmp_path: Path) -> None:
@@ -107,10 +113,16 @@ def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
 
 
 def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
-    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    answer_file, queries = tmp_path / "answers.jsonl", dataset().queries
     failing = ScriptedRetriever(Scripted(fails_on=(QUESTIONS[1],)))
-    assert [a.error is None for a in ask.answer_all(failing, queries, 5, kept, Asking("x"))] == [True, False, True]
-    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, Asking("x"))] == [None] * 3
+    assert [a.error is None for a in ask.answer_all(failing, queries, 5, answer_file, Asking("x"))] == [
+        True,
+        False,
+        True,
+    ]
+    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, answer_file, Asking("x"))] == [
+        None
+    ] * 3
 
 
 def test_latency_percentiles_are_numpys() -> None:
@@ -146,11 +158,11 @@ def test_latency_sample_is_drawn_by_the_seed() -> None:
 def test_own_documents_are_left_out_of_k_hits(
     ranking: list[str], k: int, expected: list[str], rounds: list[int]
 ) -> None:
-    asked = list[int]()
+    depths = list[int]()
 
     class Ranked(ScriptedRetriever):
         def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-            asked.append(k)
+            depths.append(k)
             hits = [replace(hit(*(id.partition(":")[0] for id in name.split("+"))), id=name) for name in ranking]
             return [Retrieval(tuple(hits[:k]))] * len(queries)
 
@@ -158,7 +170,7 @@ def test_own_documents_are_left_out_of_k_hits(
     plain, without = without_own_documents(Ranked(Scripted()), gold).retrieve(dataset().queries[:2], k)
     assert [hit.id for hit in plain.hits] == ranking[:k]
     assert [id for hit in without.hits for id in hit.doc_ids] == expected
-    assert asked == rounds
+    assert depths == rounds
 
 
 def test_without_own_documents_a_retriever_stays_as_it_is() -> None:
@@ -177,33 +189,35 @@ def test_retrieve_holds_a_retriever_to_one_answer_a_question() -> None:
 
 def test_answers_are_found_again_among_more_questions(tmp_path: Path) -> None:
     """Wherever a question stands in the file; to ask anew deletes no answer to another question."""
-    kept, journal = tmp_path / "answers.jsonl", tmp_path / "journal"
+    answer_file, journal = tmp_path / "answers.jsonl", tmp_path / "journal"
     first = dataset().queries
-    moved = [Query("q1", "And who else?"), *(Query(f"q{at}", one.text) for at, one in enumerate(first, start=2))]
-    answers = ask.answer_all(ScriptedRetriever(Scripted()), first, 5, kept, Asking("x"), keys=answer_keys(first, None))
+    moved = [Query("q1", "And who else?"), *(Query(f"q{at}", former.text) for at, former in enumerate(first, start=2))]
+    answers = ask.answer_all(
+        ScriptedRetriever(Scripted()), first, 5, answer_file, Asking("x"), keys=answer_keys(first, None)
+    )
     asking, keys = ScriptedRetriever(Scripted(journal=str(journal))), answer_keys(moved, None)
-    again = ask.answer_all(asking, moved, 5, kept, Asking("x"), keys=keys)
-    assert again[1:] == tuple(replace(one, query_id=f"q{at}") for at, one in enumerate(answers, start=2))
+    again = ask.answer_all(asking, moved, 5, answer_file, Asking("x"), keys=keys)
+    assert again[1:] == tuple(replace(former, query_id=f"q{at}") for at, former in enumerate(answers, start=2))
     assert len(journal.read_text().splitlines()) == 1
-    ask.answer_all(asking, moved[:1], 5, kept, Asking("x"), keys=keys, fresh=True)
+    ask.answer_all(asking, moved[:1], 5, answer_file, Asking("x"), keys=keys, fresh=True)
     assert len(journal.read_text().splitlines()) == 2
-    assert len(load_answers(kept)) == len(moved)
+    assert len(load_answers(answer_file)) == len(moved)
 
 
 def test_an_interrupted_deletion_loses_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers to other questions stand in the same file, and were paid for."""
-    kept, queries = tmp_path / "answers.jsonl", dataset().queries
+    answer_file, queries = tmp_path / "answers.jsonl", dataset().queries
     keys = answer_keys(queries, None)
-    ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, kept, Asking("x"), keys=keys)
-    before = load_answers(kept)
+    ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, answer_file, Asking("x"), keys=keys)
+    before = load_answers(answer_file)
 
     def interrupt(partial: Path, path: Path) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(durable_files, "move_durably", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        ask.answer_all(ScriptedRetriever(Scripted()), queries[:1], 5, kept, Asking("x"), keys=keys, fresh=True)
-    assert load_answers(kept) == before
+        ask.answer_all(ScriptedRetriever(Scripted()), queries[:1], 5, answer_file, Asking("x"), keys=keys, fresh=True)
+    assert load_answers(answer_file) == before
 
 
 def test_keys_of_answers_differ_in_all_that_an_answer_depends_on() -> None:
@@ -216,7 +230,7 @@ def test_keys_of_answers_differ_in_all_that_an_answer_depends_on() -> None:
     ]
     keys = [answer_keys([query], gold)["q1"] for gold in of_gold]
     keys += [
-        answer_keys([one], None)["q1"] for one in (Query("q1", "Who else?"), replace(query, filter=meta("a", "b")))
+        answer_keys([other], None)["q1"] for other in (Query("q1", "Who else?"), replace(query, filter=meta("a", "b")))
     ]
     assert len(set(keys)) == len(keys)
     assert answer_keys([replace(query, id="q2")], {"q2": Gold(frozenset({"e"}))}) == {"q2": keys[0]}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from ragindex.errors import UsageError
 from ragindex.index.parts import topological_order
@@ -18,7 +18,7 @@ from ragindex_eval.run.settings import QUICK
 
 def measured(passages: int, questions: int, seconds: float, encoder: str = "lsa") -> Comparison:
     """A comparison of `dense`, which took 10 ms a question, and `seconds` for the vectors of the passages."""
-    comparison = made({"dense": [1.0]}, {"dense": [10.0]}, encoder=encoder)
+    comparison = make_comparison({"dense": [1.0]}, {"dense": [10.0]}, encoder=encoder)
     parts = {"vectors": PartFigures("vectors", seconds, 1000, "exact", Usage())}
     data = replace(comparison.dataset, passages=passages, questions=questions)
     return replace(comparison, dataset=data, methods=(replace(comparison.methods[0], parts=parts),))
@@ -29,22 +29,22 @@ def test_the_line_says_how_many_how_long_and_how_much_memory(monkeypatch: pytest
     monkeypatch.setattr(build_costs, "_peak_memory", lambda: 1_000_000_000)
     monkeypatch.setattr(registry, "plugin_names", lambda group: [*QUICK, "gear", "raptor"])
     local = measured(400, 50, 36.0, "sentence-transformers:all-MiniLM-L6-v2")
-    said = "2 more methods: --methods all, about"
+    beginning = "2 more methods: --methods all, about"
     assert describe_rest([local], asks=False) == (
-        f"{said} 11 min to build, 65 s to ask, and 2.4 GB of memory here"  # 635.6 s; 1 + 1.2 + 400 * 0.0005
+        f"{beginning} 11 min to build, 65 s to ask, and 2.4 GB of memory here"  # 635.6 s; 1 + 1.2 + 400 * 0.0005
     )
     large = measured(20_000, 50, 36.0)
     assert describe_rest([large], asks=False) == (
-        f"{said} 23 min to build, 65 s to ask, and 11.2 GB of memory here"  # 1,380.4 s; 1 + 0.2 + 20,000 * 0.0005
+        f"{beginning} 23 min to build, 65 s to ask, and 11.2 GB of memory here"  # 1,380.4 s; 1 + 0.2 + 20,000 * 0.0005
     )
     assert describe_rest([large], asks=False, building=2400.0) == (
-        f"{said} 40 min to build, 65 s to ask, and 11.2 GB of memory here"
+        f"{beginning} 40 min to build, 65 s to ask, and 11.2 GB of memory here"
     )
     assert describe_rest([local], asks=True) == (
         "2 more methods: --methods all; what they ask the language model: ragindex estimate"
     )
     monkeypatch.setattr(build_costs, "_peak_memory", lambda: None)
-    assert describe_rest([local, local], asks=False) == f"{said} 21 min to build, 2 min to ask here"
+    assert describe_rest([local, local], asks=False) == f"{beginning} 21 min to build, 2 min to ask here"
     monkeypatch.setattr(registry, "plugin_names", lambda group: list(QUICK))
     assert describe_rest([local], asks=False) == ""
 

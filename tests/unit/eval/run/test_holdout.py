@@ -31,8 +31,8 @@ def test_a_use_is_written_once_and_another_is_refused(tmp_path: Path) -> None:
 def test_a_line_cut_short_is_no_use_and_other_damage_is_an_error(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / LEDGER)
     record_use(ledger, USE)
-    whole = ledger.path.read_bytes()
-    ledger.path.write_bytes(whole + whole[:50])
+    content = ledger.path.read_bytes()
+    ledger.path.write_bytes(content + content[:50])
     assert ledger.uses() == [USE]
     second = replace(USE, asked="x2", questions=("q7",))
     record_use(ledger, second)
@@ -73,14 +73,14 @@ def test_a_ledger_lies_beside_the_questions_and_never_among_documents(tmp_path: 
         Dataset("d", Corpus("d", "folder", (), 0, (), True), (), None, "", source=str(source))
         for source in (notes, files["set.json"])
     )
-    made = replace(of_notes, source="world:100")
+    generated = replace(of_notes, source="world:100")
     places = [
         (files["asked/q.csv"], of_notes, tmp_path / "asked"),
         (files["notes/deep/q.csv"], of_notes, tmp_path),
         (None, of_notes, tmp_path),
         (None, of_file, tmp_path),
-        (None, made, tmp_path / "indexes"),
-        (files["asked/q.csv"], made, tmp_path / "asked"),
+        (None, generated, tmp_path / "indexes"),
+        (files["asked/q.csv"], generated, tmp_path / "asked"),
     ]
     for file, dataset, folder in places:
         ledger = find_ledger(file, dataset, index)

@@ -1,7 +1,7 @@
 """Variants by --grid, and figures that --fail-below holds."""
 
 import pytest
-from made_comparisons import made
+from made_comparisons import make_comparison
 
 from ragindex.errors import BelowThresholdError, UsageError
 from ragindex_baselines.hybrid import Hybrid
@@ -15,10 +15,10 @@ def varied(methods: list[object], *grids: str) -> dict[str, object]:
 
 
 def test_every_value_makes_a_variant_in_place() -> None:
-    found = varied(["bm25", "hybrid", "dense"], "hybrid:rrf_k=10,60")
-    assert list(found) == ["bm25", "hybrid(rrf_k=10)", "hybrid(rrf_k=60)", "dense"]
-    assert found["hybrid(rrf_k=10)"] == Hybrid(rrf_k=10)
-    assert found["hybrid(rrf_k=60)"] == Hybrid()
+    variants = varied(["bm25", "hybrid", "dense"], "hybrid:rrf_k=10,60")
+    assert list(variants) == ["bm25", "hybrid(rrf_k=10)", "hybrid(rrf_k=60)", "dense"]
+    assert variants["hybrid(rrf_k=10)"] == Hybrid(rrf_k=10)
+    assert variants["hybrid(rrf_k=60)"] == Hybrid()
 
 
 def test_several_parameters_make_every_combination() -> None:
@@ -41,8 +41,8 @@ def test_labels_and_other_parameters_stay() -> None:
 
 
 def test_without_a_label_every_method_is_varied() -> None:
-    found = varied(["bm25", "hybrid"], "over=passages,passages(size=64)", "hybrid:rrf_k=1")
-    assert list(found) == [
+    variants = varied(["bm25", "hybrid"], "over=passages,passages(size=64)", "hybrid:rrf_k=1")
+    assert list(variants) == [
         "bm25(over=passages)",
         "bm25(over=passages(size=64))",
         "hybrid(over=passages, rrf_k=1)",
@@ -51,9 +51,9 @@ def test_without_a_label_every_method_is_varied() -> None:
 
 
 def test_values_may_be_methods() -> None:
-    found = varied(["hybrid"], "hybrid:bases=[bm25],[bm25, dense]")
-    assert list(found) == ["hybrid(bases=[bm25])", "hybrid(bases=[bm25, dense])"]
-    assert found["hybrid(bases=[bm25])"] == Hybrid(bases=("bm25",))
+    variants = varied(["hybrid"], "hybrid:bases=[bm25],[bm25, dense]")
+    assert list(variants) == ["hybrid(bases=[bm25])", "hybrid(bases=[bm25, dense])"]
+    assert variants["hybrid(bases=[bm25])"] == Hybrid(bases=("bm25",))
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,17 @@ def test_a_threshold_for_a_method_that_is_not_compared() -> None:
 
 
 def test_what_is_too_low_is_named() -> None:
-    study = Study("two", (made({"a": [1, 0], "b": [1, 1]}, name="one"), made({"a": [1, 1], "b": [1, 0]}, name="other")))
+    study = Study(
+        "two",
+        (
+            make_comparison({"a": [1, 0], "b": [1, 1]}, name="one"),
+            make_comparison({"a": [1, 1], "b": [1, 0]}, name="other"),
+        ),
+    )
     require_reached(study, [Threshold("a", "R@5", 0.5), Threshold("b", "R@5", 0.5)])
     with pytest.raises(
         BelowThresholdError, match=r"^R@5 of a on one \(encoder lsa, seed 0\) is 0\.5000, below the required 0\.6\.$"
     ):
         require_reached(study, [Threshold("a", "R@5", 0.6)])
     with pytest.raises(BelowThresholdError, match="on made was not measured: the questions have no gold"):
-        require_reached(Study("none", (made({"a": []}, {"a": [1.0]}),)), [Threshold("a", "R@5", 0.0)])
+        require_reached(Study("none", (make_comparison({"a": []}, {"a": [1.0]}),)), [Threshold("a", "R@5", 0.0)])

@@ -39,7 +39,7 @@ def test_settings_that_change_a_result() -> None:
         {"methods": "hybrid(depth=3)"},
         {"methods": "hybrid(depth=2)"},
     ]
-    digests = {rerun.settings_digest(given(**one)) for one in ({}, *others)}
+    digests = {rerun.settings_digest(given(**other)) for other in ({}, *others)}
     assert len(digests) == 1 + len(others)
     assert rerun.settings_digest(given(fail_below=["bm25:R@5=0.5"], out="out")) in digests
 

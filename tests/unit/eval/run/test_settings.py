@@ -12,7 +12,7 @@ from ragindex_eval.run.settings import make_settings, read_settings
     ("text", "error", "match"),
     [
         ("method: [bm25]", UsageError, "there is no setting 'method'. Did you mean methods"),
-        ("colour: red", UsageError, "Available: budget, corpora, data, encoder, "),
+        ("colour: red", UsageError, "Available: budget, chunking, corpora, data, encoder, "),
         ("data: ${NO_SUCH_VARIABLE}", UsageError, "the environment variable NO_SUCH_VARIABLE is not set"),
         ("seed: many", UsageError, "'seed': .*integer.* Got 'many' instead"),
         ("methods: 3", UsageError, "'methods'"),

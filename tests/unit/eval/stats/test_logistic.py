@@ -25,7 +25,7 @@ def drawn_questions(seed: int) -> list[JudgedCandidates]:
         features = generator.normal(size=(count, 3)) * [1, 5, 0.1]
         logits = 1.5 * features[:, 0] - 0.2 * features[:, 1] - 1
         right = generator.random(count) < 1 / (1 + np.exp(-logits))
-        questions.append(judged(features.tolist(), ["d" if one else "" for one in right]))
+        questions.append(judged(features.tolist(), ["d" if answer else "" for answer in right]))
     return questions
 
 
@@ -69,11 +69,11 @@ def test_each_question_counts_alike_however_many_candidates_it_has() -> None:
 
 def test_recall_counts_documents_once() -> None:
     """Five candidates, of which two belong to document a and one to b; a third gold document was not found."""
-    one = judged([[5], [4], [3], [3], [1]], ["a", "a", "", "b", ""], gold=3)
-    assert rank_candidates(one, np.ones(1)) == [0, 1, 2, 3, 4]
-    assert recall_at(one, np.ones(1), (1, 2, 3, 4)) == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3])
-    assert rank_candidates(one, -np.ones(1)) == [4, 2, 3, 1, 0]
-    assert recall_at(one, np.zeros(1), (1, 5)) == pytest.approx([1 / 3, 2 / 3])  # equal scores by id
+    question = judged([[5], [4], [3], [3], [1]], ["a", "a", "", "b", ""], gold=3)
+    assert rank_candidates(question, np.ones(1)) == [0, 1, 2, 3, 4]
+    assert recall_at(question, np.ones(1), (1, 2, 3, 4)) == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3])
+    assert rank_candidates(question, -np.ones(1)) == [4, 2, 3, 1, 0]
+    assert recall_at(question, np.zeros(1), (1, 5)) == pytest.approx([1 / 3, 2 / 3])  # equal scores by id
 
 
 def test_a_feature_that_never_differs_gets_no_weight() -> None:

@@ -68,7 +68,7 @@ def test_adjusted_p_is_that_of_drawn_questions() -> None:
     generator = np.random.default_rng(2)
     rows = np.clip(generator.random((40, 4)) + np.array([0.0, 0.1, 0.2, 0.25]), 0, 1)
     pairs = list(combinations(range(4), 2))
-    augmented = [[*(rows[:, one] - rows[:, other]), 1.0, -1.0] for one, other in pairs]
+    augmented = [[*(rows[:, first] - rows[:, other]), 1.0, -1.0] for first, other in pairs]
     scaled = [(np.array(column) - np.mean(column)) / np.std(column, ddof=1) for column in augmented]
     observed = [abs(np.mean(column)) / np.std(column, ddof=1) * math.sqrt(42) for column in augmented]
     reached, draws = np.zeros(6), 4_000
@@ -95,9 +95,9 @@ def test_metrics_and_pairs_are_each_alone() -> None:
     values = np.random.default_rng(5).integers(0, 3, (11, 4, 2)) / 2
     pairs = [(0, 1), (0, 3), (2, 1)]
     tests = run_paired_tests(values, pairs, 0)
-    for number, (one, other) in enumerate(pairs):
+    for number, (first, other) in enumerate(pairs):
         for metric in range(2):
-            alone = run_all(values[:, [one, other], metric])
+            alone = run_all(values[:, [first, other], metric])
             assert tests.p[number, metric] == pytest.approx(alone.p[0, 0])
     assert run_paired_tests(np.ones((5, 1, 2)), [], 0).p.shape == (0, 2)
 
@@ -116,8 +116,8 @@ def test_interval_and_p_never_disagree(rows: list[list[float]], largest: float |
     outside = (tests.low > 0) | (tests.high < 0)
     assert (outside == (tests.adjusted < LEVEL)).all()
     values = np.array(rows)
-    for number, (one, other) in enumerate(combinations(range(values.shape[1]), 2)):
-        difference = float((values[:, one] - values[:, other]).mean())
+    for number, (first, other) in enumerate(combinations(range(values.shape[1]), 2)):
+        difference = float((values[:, first] - values[:, other]).mean())
         assert tests.low[number, 0] - 1e-9 <= difference <= tests.high[number, 0] + 1e-9
 
 
@@ -163,7 +163,7 @@ def test_small_gains_and_rare_losses_are_no_difference() -> None:
 
 
 def test_false_alarms_of_all_pairs() -> None:
-    """Of four methods that do not differ, any is told apart in at most about one comparison of twenty."""
+    """Of four methods that do not differ, any difference is found in at most about one comparison of twenty."""
     generator = np.random.default_rng(11)
     alarms = 0
     for trial in range(200):

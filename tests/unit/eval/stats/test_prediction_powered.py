@@ -24,20 +24,20 @@ def test_the_weight_is_that_of_ppi_python() -> None:
 def test_a_mean_by_hand() -> None:
     weights = np.empty(10)
     for fold in range(5):
-        kept = np.arange(10) % 5 != fold
-        human, model = HUMAN[kept], MODEL[kept]
+        training = np.arange(10) % 5 != fold
+        human, model = HUMAN[training], MODEL[training]
         covariance = ((human - human.mean()) * (model - model.mean())).sum() / 7
-        weights[~kept] = covariance / ((1 + 10 / 15) * np.concatenate([model, OTHERS]).var(ddof=1))
+        weights[~training] = covariance / ((1 + 10 / 15) * np.concatenate([model, OTHERS]).var(ddof=1))
     mean = (HUMAN - weights * MODEL).mean() + weights.mean() * OTHERS.mean()
     residuals = HUMAN - weights * (MODEL - MODEL.mean())
     variance = residuals.var(ddof=1) / 10 + weights.mean() ** 2 * OTHERS.var(ddof=1) / 15
     half = stats.t.ppf(0.975, 9) * variance**0.5 / (mean * (1 - mean))
     odds = np.log(mean / (1 - mean))
-    found = estimate_mean(HUMAN, MODEL, OTHERS)
-    assert found.estimate == pytest.approx(mean)
-    assert found.interval == pytest.approx((1 / (1 + np.exp(half - odds)), 1 / (1 + np.exp(-half - odds))))
-    assert found.weight == pytest.approx(weights.mean())
-    assert found.effective_questions == pytest.approx(HUMAN.var(ddof=1) / variance)
+    estimate = estimate_mean(HUMAN, MODEL, OTHERS)
+    assert estimate.estimate == pytest.approx(mean)
+    assert estimate.interval == pytest.approx((1 / (1 + np.exp(half - odds)), 1 / (1 + np.exp(-half - odds))))
+    assert estimate.weight == pytest.approx(weights.mean())
+    assert estimate.effective_questions == pytest.approx(HUMAN.var(ddof=1) / variance)
 
 
 def test_without_a_model_it_is_the_mean_of_the_person() -> None:
@@ -79,13 +79,13 @@ def draw(random: np.random.Generator, size: int) -> tuple[SampleArray, SampleArr
 
 
 def test_a_biased_model_does_not_bias_the_mean_and_the_interval_covers_it() -> None:
-    random, truth, found = np.random.default_rng(1), 0.8, []
+    random, truth, estimates = np.random.default_rng(1), 0.8, []
     for _ in range(1_000):
         human, model = draw(random, 300)
-        found.append(estimate_mean(human[:20], model[:20], model[20:]))
-    error = np.array([one.estimate for one in found]) - truth
+        estimates.append(estimate_mean(human[:20], model[:20], model[20:]))
+    error = np.array([result.estimate for result in estimates]) - truth
     assert abs(error.mean()) < 3 * error.std() / 1_000**0.5
-    covered = np.mean([one.interval[0] <= truth <= one.interval[1] for one in found])
+    covered = np.mean([result.interval[0] <= truth <= result.interval[1] for result in estimates])
     assert covered >= 0.93
     assert draw(random, 100_000)[1].mean() == pytest.approx(0.9, abs=0.005)  # what the model alone would say
 

@@ -14,19 +14,19 @@ def correlated_scores(means: tuple[float, ...], questions: int, seed: int) -> Sa
     """Shares of two gold passages that each method finds; a question that is hard for one is hard for all."""
     generator = np.random.default_rng(seed)
     shape = (RACES, questions, len(means))
-    found = np.zeros(shape)
+    scores = np.zeros(shape)
     for _ in range(2):
         hard = generator.random((RACES, questions, 1))
         own = generator.random(shape)
-        found += np.where(generator.random((RACES, questions, 1)) < 0.5, hard, own) < np.array(means)
-    return found / 2
+        scores += np.where(generator.random((RACES, questions, 1)) < 0.5, hard, own) < np.array(means)
+    return scores / 2
 
 
-def count_errors(found: Decisions, truth: SampleArray, delta: float) -> tuple[float, float]:
+def count_errors(decisions: Decisions, truth: SampleArray, delta: float) -> tuple[float, float]:
     """Return the shares of races that dropped a method within delta of the best, or accepted one that is not."""
     near = truth >= truth.max(axis=1, keepdims=True) - delta - 1e-12
-    wrong_drop = ((found.dropped > 0) & near).any(axis=1)
-    wrong_acceptance = ((found.accepted > 0) & ~near).any(axis=1)
+    wrong_drop = ((decisions.dropped > 0) & near).any(axis=1)
+    wrong_acceptance = ((decisions.accepted > 0) & ~near).any(axis=1)
     return float(wrong_drop.mean()), float(wrong_acceptance.mean())
 
 
@@ -37,10 +37,10 @@ def test_a_race_equals_a_plain_implementation(population: int | None, seed: int)
     means = generator.uniform(0.2, 0.9, 4)
     values = (generator.random((3, 40, 4)) < means).astype(float)
     order = generator.permutation(4)
-    found = run_races(values, order, RaceRules(0.05, 0.2, population, block=7))
+    races = run_races(values, order, RaceRules(0.05, 0.2, population, block=7))
     for race in range(3):
         plain = naive_race(values[race].tolist(), order.tolist(), 0.05, 0.2, population, 7)
-        assert (found.dropped[race].tolist(), found.accepted[race].tolist(), found.asked[race].tolist()) == plain
+        assert (races.dropped[race].tolist(), races.accepted[race].tolist(), races.answered[race].tolist()) == plain
 
 
 def test_what_comes_after_a_drop_is_not_looked_at() -> None:
@@ -48,42 +48,42 @@ def test_what_comes_after_a_drop_is_not_looked_at() -> None:
     values = np.zeros((1, 60, 3))
     values[:, :, 0], values[:, :, 1] = 1.0, np.tile([1.0, 0.0], 30)
     rules = RaceRules(0.02, 0.05, None, block=10)
-    found = run_races(values, np.array([2, 1, 0]), rules)
-    assert found.dropped.tolist() == [[0, 20, 10]]
-    assert found.asked.tolist() == [[20, 20, 10]]
+    races = run_races(values, np.array([2, 1, 0]), rules)
+    assert races.dropped.tolist() == [[0, 20, 10]]
+    assert races.answered.tolist() == [[20, 20, 10]]
     values[0, 10:, 2] = 1.0
     assert run_races(values, np.array([2, 1, 0]), rules).dropped.tolist() == [[0, 20, 10]]
 
 
 def test_methods_that_answer_alike_are_accepted_and_never_dropped() -> None:
     values = np.tile(np.random.default_rng(0).random((1, 400, 1)), (1, 1, 5))
-    found = run_races(values, np.arange(5), RaceRules(0.05, 0.05, None))
-    assert not found.dropped.any()
-    assert found.accepted.tolist() == [[found.accepted[0, 0]] * 5]
-    assert 0 < found.accepted[0, 0] < 200
+    races = run_races(values, np.arange(5), RaceRules(0.05, 0.05, None))
+    assert not races.dropped.any()
+    assert races.accepted.tolist() == [[races.accepted[0, 0]] * 5]
+    assert 0 < races.accepted[0, 0] < 200
 
 
 def test_a_race_of_one_question_is_decided_by_it() -> None:
     """It is all there is: equal methods are accepted and a worse one is dropped. Numbers of questions are whole."""
-    found = run_races(np.array([[[1.0, 1.0]], [[1.0, 0.0]]]), np.arange(2), RaceRules(0.05, 0.05, 1))
-    assert found.accepted.tolist() == [[1, 1], [1, 0]]
-    assert found.dropped.tolist() == [[0, 0], [0, 1]]
-    assert found.asked.tolist() == [[1, 1], [1, 1]]
-    assert found.ended.tolist() == [True, True]
-    assert {numbers.dtype for numbers in (found.accepted, found.dropped, found.asked)} == {np.dtype(np.int64)}
+    races = run_races(np.array([[[1.0, 1.0]], [[1.0, 0.0]]]), np.arange(2), RaceRules(0.05, 0.05, 1))
+    assert races.accepted.tolist() == [[1, 1], [1, 0]]
+    assert races.dropped.tolist() == [[0, 0], [0, 1]]
+    assert races.answered.tolist() == [[1, 1], [1, 1]]
+    assert races.ended.tolist() == [True, True]
+    assert {numbers.dtype for numbers in (races.accepted, races.dropped, races.answered)} == {np.dtype(np.int64)}
 
 
 def test_of_these_questions_all_are_decided_when_all_are_asked() -> None:
     """The last questions leave nothing open, so every method is dropped or accepted, and rightly so."""
     generator = np.random.default_rng(3)
     values = (generator.random((50, 30, 4)) < generator.uniform(0.2, 0.9, (50, 1, 4))).astype(float)
-    found = run_races(values, np.arange(4), RaceRules(0.1, 1e-9, 30, block=30))
+    races = run_races(values, np.arange(4), RaceRules(0.1, 1e-9, 30, block=30))
     truth = values.mean(axis=1)
     near = truth >= truth.max(axis=1, keepdims=True) - 0.1 - 1e-12
     edge = np.isclose(truth, truth.max(axis=1, keepdims=True) - 0.1)
-    assert ((found.dropped > 0) == ~near)[~edge].all()
-    assert ((found.accepted > 0) == near)[~edge].all()
-    assert found.ended.all()
+    assert ((races.dropped > 0) == ~near)[~edge].all()
+    assert ((races.accepted > 0) == near)[~edge].all()
+    assert races.ended.all()
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_errors_are_rarer_than_alpha(means: tuple[float, ...], of_these: bool) -
     """At most alpha, 10 %, of the races contain a wrong statement; the hardest cases are methods just within delta."""
     values = correlated_scores(means, 150, seed=5)
     truth = values.mean(axis=1) if of_these else np.broadcast_to(np.array(means), (RACES, len(means)))
-    found = run_races(values, np.arange(len(means)), RaceRules(0.02, 0.1, 150 if of_these else None))
-    assert max(count_errors(found, truth, 0.02)) <= 0.1
+    races = run_races(values, np.arange(len(means)), RaceRules(0.02, 0.1, 150 if of_these else None))
+    assert max(count_errors(races, truth, 0.02)) <= 0.1
 
 
 def test_a_check_without_correction_for_looking_would_fail() -> None:
@@ -115,24 +115,24 @@ def test_a_check_without_correction_for_looking_would_fail() -> None:
 
 def test_a_clear_winner_is_found_with_a_part_of_the_questions() -> None:
     values = correlated_scores((0.85, 0.5, 0.5, 0.5, 0.5, 0.5), 300, seed=1)
-    found = run_races(values, np.arange(6), RaceRules(0.02, 0.05, None))
-    assert found.ended.all()
-    assert (found.accepted[:, 0] > 0).all()
-    assert found.asked.sum() / values.size < 0.25
+    races = run_races(values, np.arange(6), RaceRules(0.02, 0.05, None))
+    assert races.ended.all()
+    assert (races.accepted[:, 0] > 0).all()
+    assert races.answered.sum() / values.size < 0.25
 
 
 def test_one_that_left_is_asked_no_more_and_changes_nothing_that_was_said_before() -> None:
     values = correlated_scores((0.85, 0.8, 0.5, 0.5), 300, seed=7)
     rules = RaceRules(0.02, 0.05, None)
-    whole, without = (run_races(values, np.arange(4), rules, np.array(left)) for left in ((0, 0, 0, 0), (0, 50, 0, 0)))
-    assert (without.asked[:, 1] <= 50).all()
+    races, without = (run_races(values, np.arange(4), rules, np.array(left)) for left in ((0, 0, 0, 0), (0, 50, 0, 0)))
+    assert (without.answered[:, 1] <= 50).all()
     assert (without.dropped[:, 1] <= 50).all()
-    early = (whole.dropped > 0) & (whole.dropped <= 50)
+    early = (races.dropped > 0) & (races.dropped <= 50)
     assert early.any()
-    assert (without.dropped[early] == whole.dropped[early]).all()
-    assert without.ended.mean() > whole.ended.mean()  # the closest rival is gone
+    assert (without.dropped[early] == races.dropped[early]).all()
+    assert without.ended.mean() > races.ended.mean()  # the closest rival is gone
     only = run_races(values, np.arange(4), rules, np.array([0, 50, 50, 50]))
-    assert (only.asked[:, 0] <= 50).all()
+    assert (only.answered[:, 0] <= 50).all()
     assert only.ended.all()
 
 
@@ -141,5 +141,5 @@ def test_bets_stand_still_where_the_only_rival_has_left(shared: int, dropped: in
     """What they won on the questions of both counts when the block ends."""
     values = np.zeros((1, 20, 2))
     values[0, :shared, 0] = values[0, shared:, 1] = 1.0
-    found = run_races(values, np.arange(2), RaceRules(0.05, 0.05, None, block=20), np.array([shared, 0]))
-    assert found.dropped.tolist() == [[0, dropped]]
+    races = run_races(values, np.arange(2), RaceRules(0.05, 0.05, None, block=20), np.array([shared, 0]))
+    assert races.dropped.tolist() == [[0, dropped]]

@@ -63,8 +63,8 @@ def test_mean_is_below_a_bound_when_its_interval_is(population: int | None) -> N
 def test_mean_at_the_bound_is_seldom_found_below_it() -> None:
     generator = np.random.default_rng(4)
     drawn = generator.choice([0.0, 0.5, 1.0], size=(100, 150), p=[0.2, 0.2, 0.6])
-    assert np.mean([is_below(one, 0.7, 0.05) for one in drawn]) <= 0.05
-    assert np.mean([is_below(one, 0.85, 0.05) for one in drawn]) > 0.8
+    assert np.mean([is_below(draw, 0.7, 0.05) for draw in drawn]) <= 0.05
+    assert np.mean([is_below(draw, 0.85, 0.05) for draw in drawn]) > 0.8
 
 
 def test_all_questions_settle_it_without_a_doubt() -> None:

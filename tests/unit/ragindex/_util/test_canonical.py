@@ -29,15 +29,15 @@ def test_metadata_within_the_limits(metadata: Any) -> None:
     assert json.loads(metadata_json(metadata)) == metadata
 
 
-@pytest.mark.parametrize(("said", "metadata"), TOO_MUCH.items())
-def test_metadata_beyond_the_limits_is_refused_by_name(said: str, metadata: Any, tmp_path: Path) -> None:
-    with open_spool(tmp_path).writing() as changes, pytest.raises(DataError, match=f"document 'big': expected {said}"):
+@pytest.mark.parametrize(("limit", "metadata"), TOO_MUCH.items())
+def test_metadata_beyond_the_limits_is_refused_by_name(limit: str, metadata: Any, tmp_path: Path) -> None:
+    with open_spool(tmp_path).writing() as changes, pytest.raises(DataError, match=f"document 'big': expected {limit}"):
         changes.accept([("big", Document("big", "", "text", metadata))])
     big = json.dumps({"_id": "big", "text": "text", "metadata": metadata})
     (tmp_path / "corpus.jsonl").write_text(f'{{"_id": "good", "text": "text"}}\n{big}\n')
     corpus = read(tmp_path / "corpus.jsonl", skip_bad=True)
     assert [document.id for document in corpus.documents] == ["good"]
-    assert [said.partition(";")[0] in str(one) and "line 2" in str(one) for one in corpus.skipped] == [True]
+    assert [limit.partition(";")[0] in str(item) and "line 2" in str(item) for item in corpus.skipped] == [True]
 
 
 def test_depth_beyond_any_recursion_is_refused() -> None:

@@ -21,7 +21,7 @@ def test_a_name_is_spelled_as_it_is_written_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "found"),
+    ("known", "expected"),
     [
         ({COMPOSED}, COMPOSED),
         ({DECOMPOSED}, DECOMPOSED),
@@ -29,8 +29,8 @@ def test_a_name_is_spelled_as_it_is_written_first() -> None:
         ({"cafe.md"}, None),
     ],
 )
-def test_a_known_spelling_is_found(known: set[str], found: str | None) -> None:
-    assert find_spelling(COMPOSED, known) == found
+def test_a_known_spelling_is_found(known: set[str], expected: str | None) -> None:
+    assert find_spelling(COMPOSED, known) == expected
 
 
 @pytest.mark.parametrize("control", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x85"])

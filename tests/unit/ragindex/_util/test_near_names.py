@@ -52,7 +52,9 @@ def test_bounds_that_spare_a_comparison_change_nothing(name: str, known: list[st
         for other in known
     }
     least = max(0.65, max(ratios.values(), default=0.0) - 0.1)
-    expected = sorted((other for other in known if ratios[other] >= least), key=lambda one: (-ratios[one], one))
+    expected = sorted(
+        (other for other in known if ratios[other] >= least), key=lambda known_name: (-ratios[known_name], known_name)
+    )
     assert find_near_names(name, known) == expected[:3]
 
 

@@ -7,7 +7,7 @@ from ragindex._util import progress
 
 
 @pytest.mark.parametrize(
-    ("done", "total", "seconds", "said"),
+    ("done", "total", "seconds", "line"),
     [
         (0, 3840, 40.0, "0 of 3,840, 40 s"),
         (256, 3840, 51.2, "256 of 3,840, 51 s, 5.0/s, 12 min left"),
@@ -18,8 +18,8 @@ from ragindex._util import progress
         (7, None, 3.0, "3 s"),
     ],
 )
-def test_a_line_has_rate_and_time_left(done: int, total: int | None, seconds: float, said: str) -> None:
-    assert progress._describe_pace(done, total, seconds) == said
+def test_a_line_has_rate_and_time_left(done: int, total: int | None, seconds: float, line: str) -> None:
+    assert progress._describe_pace(done, total, seconds) == line
 
 
 def test_a_bar_of_batches_of_a_minute_has_rate_and_time_left() -> None:

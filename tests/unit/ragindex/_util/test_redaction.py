@@ -68,8 +68,8 @@ def test_any_plugin_refuses_secret() -> None:
 
 def test_errors_hide_what_they_quote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANYBODYS_API_KEY", PLANTED)
-    for made in (RagindexError, UsageError, lambda text: DataError(text, text, path=text)):
-        error = made(f"{PLANTED} and {LOGIN_ADDRESS}")  # type: ignore[operator]
+    for make_error in (RagindexError, UsageError, lambda text: DataError(text, text, path=text)):
+        error = make_error(f"{PLANTED} and {LOGIN_ADDRESS}")  # type: ignore[operator]
         assert find_needles(f"{error} {error!r} {error.args}") == []
 
 
@@ -78,10 +78,10 @@ def test_items_left_out_hide_what_they_quote(tmp_path: Path, monkeypatch: pytest
     bad = json.dumps({"_id": "1", "text": ["a", PLANTED, LOGIN_ADDRESS]})
     (tmp_path / "corpus.jsonl").write_text(f'{bad}\n{bad}\n{{"_id": "2", "text": "good"}}\n')
     skipped = read(tmp_path / "corpus.jsonl", skip_bad=True).skipped
-    assert [one.place.rpartition(", ")[2] for one in skipped] == ["line 1", "line 2"]
-    said = f"{skipped} {list(map(str, skipped))} {describe_left_out(skipped)}"
-    assert "found" in said
-    assert find_needles(said) == []
+    assert [item.place.rpartition(", ")[2] for item in skipped] == ["line 1", "line 2"]
+    text = f"{skipped} {list(map(str, skipped))} {describe_left_out(skipped)}"
+    assert "found" in text
+    assert find_needles(text) == []
 
 
 USERS = st.text("abcXYZ019._~!$'()*,;=%-", max_size=8)

@@ -107,12 +107,12 @@ def test_the_outermost_attribution_wins_and_travels_into_threads() -> None:
 
 def test_times_beside_one_another() -> None:
     with ledger.record_calls() as tally:
-        lanes = ConcurrentTimes(2)
+        slots = ConcurrentTimes(2)
         for number, seconds in enumerate([3.0, 1.0, 1.0, 2.0]):
-            with lanes.item(number):
+            with slots.item(number):
                 ledger.record_call(CallRecord("echo", "small", seconds=seconds, replayed=True), 0.25)
         assert tally.correction == 0.0
-        lanes.close()
+        slots.close()
         ledger.record_call(CallRecord("echo", "small", seconds=1.0, replayed=True), 0.5)
     assert tally.correction == pytest.approx((4.0 - 0.5) + (1.0 - 0.5))  # 3 | 1 + 1 + 2 in two lanes
     assert tally.by_item()[3] == Usage(2.0)
@@ -149,10 +149,10 @@ def test_waiting_for_a_vocabulary_counts_in_no_measured_time(monkeypatch: pytest
 
     monkeypatch.setattr(tiktoken, "get_encoding", fail)
     monkeypatch.setattr(tokens, "perf_counter", lambda: next(seconds))
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         assert [tokens.count_text_tokens("word", "gpt-4o") for _ in range(2)] == [tokens.TokenCount(1, True)] * 2
     assert attempts == ["o200k_base"]
-    assert asked.correction == -20.0
+    assert tally.correction == -20.0
 
 
 PAID = CallRecord("echo", "small", input_tokens=7, money=0.5)
@@ -241,8 +241,12 @@ def test_no_text_can_change_roles_or_become_a_template(text: str) -> None:
 def test_prompts_that_do_not_work(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"The prompt of made .*: 'text' is undefined. It was given txt, other."):
         render_messages(written(tmp_path, "{{ text }}"), {"txt": "a", "other": "b"})
-    for text, found in [("Hello\n[user]\nx", "Hello"), ("[user]\nx\n[assistant]\ny", "user"), ("{% if %}", "Expected")]:
-        with pytest.raises(DataError, match=found):
+    for text, message in [
+        ("Hello\n[user]\nx", "Hello"),
+        ("[user]\nx\n[assistant]\ny", "user"),
+        ("{% if %}", "Expected"),
+    ]:
+        with pytest.raises(DataError, match=message):
             render_messages(written(tmp_path, text), {})
     with pytest.raises(DataError, match="No such file"):
         render_messages(Task("made", 1, tmp_path / "none", Echo), {})

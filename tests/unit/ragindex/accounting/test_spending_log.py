@@ -93,8 +93,8 @@ def test_secrets_and_long_names_do_not_enter(folder: Path, monkeypatch: pytest.M
 def test_broken_lines_are_counted_and_left_out(folder: Path) -> None:
     pay(0.5)
     path = month_file(folder)
-    whole = path.read_bytes()
-    wrong = json.loads(whole)
+    content = path.read_bytes()
+    wrong = json.loads(content)
     lines = [
         b"no json",
         b'{"at": 1}',
@@ -106,7 +106,7 @@ def test_broken_lines_are_counted_and_left_out(folder: Path) -> None:
         b"\xff\xfe" * 10,
         b"[" * 100_000,
     ]
-    path.write_bytes(whole + b"\n".join(lines) + b"\n" + whole[:40] + whole)
+    path.write_bytes(content + b"\n".join(lines) + b"\n" + content[:40] + content)
     log = read_payments(TODAY)
     assert [payment.money for payment in log.payments] == [0.5, 0.5]  # the last follows half a line
     assert log.broken == len(lines)
@@ -143,8 +143,8 @@ def test_days_are_those_of_local_time(folder: Path, monkeypatch: pytest.MonkeyPa
 
 def test_old_months_are_removed(folder: Path) -> None:
     folder.mkdir(parents=True)
-    kept = [f"{year}-{month:02}.jsonl" for year in (2019, 2020) for month in range(1, 13)]
-    for name in (*kept, "notes.txt", "mine.jsonl"):
+    recent = [f"{year}-{month:02}.jsonl" for year in (2019, 2020) for month in range(1, 13)]
+    for name in (*recent, "notes.txt", "mine.jsonl"):
         (folder / name).write_text("")
     pay()
     left = sorted(path.name for path in folder.iterdir())

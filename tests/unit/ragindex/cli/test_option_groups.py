@@ -66,16 +66,16 @@ def functions() -> list[tuple[str, ast.FunctionDef]]:
     """The functions of all commands."""
     places = [(point.module, point.attr) for point in entry_points(group="ragindex.commands")]
     places += [(point.module, point.attr) for point in map(point_to, BUILT_IN)]
-    found = []
+    functions_by_place = []
     for module, name in places:
         spec = find_spec(module)
         assert spec is not None
         assert spec.origin is not None
         for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name == name:
-                found.append((f"{module}:{name}", node))
-    assert len(found) == len(places)
-    return found
+                functions_by_place.append((f"{module}:{name}", node))
+    assert len(functions_by_place) == len(places)
+    return functions_by_place
 
 
 @pytest.mark.parametrize(("place", "function"), functions())

@@ -168,19 +168,19 @@ def test_a_bad_question(tmp_path: Path, format: str, item: Any, message: str, su
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "found"),
+    ("name", "text", "expected"),
     [
         ("corpus.json", '[{"title": "t", "text": "x"}]', "found items with the keys 'title', 'text'."),
         ("dev.json", "[]", "found not a list of objects."),
         ("dev.json", '{"data": []}', "found not a list of objects."),
     ],
 )
-def test_json_that_is_no_questions(tmp_path: Path, name: str, text: str, found: str) -> None:
+def test_json_that_is_no_questions(tmp_path: Path, name: str, text: str, expected: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError) as caught:
         read(tmp_path / name)
     assert str(caught.value).startswith(f"{tmp_path / name}: expected a file of questions with 'paragraphs' (MuSiQue)")
-    assert str(caught.value).endswith(found)
+    assert str(caught.value).endswith(expected)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])

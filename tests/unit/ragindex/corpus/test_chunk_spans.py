@@ -43,9 +43,9 @@ def chunkings(draw: st.DrawFn) -> Chunking:
 @given(documents(), chunkings())
 @settings(max_examples=examples(100))
 def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, chunking: Chunking) -> None:
-    found = chunk(document, chunking)
+    passages = chunk(document, chunking)
     end = 0
-    for passage in found:
+    for passage in passages:
         header = document.text[slice(*passage.header)]
         assert header + document.text[passage.start : passage.end] == passage.text
         assert not header or any(
@@ -54,32 +54,32 @@ def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, 
         assert document.text[end : passage.start].strip() == ""
         end = max(end, passage.end)
     assert document.text[end:].strip() == ""
-    for bounds in ([one.start for one in found], [one.end for one in found]):
+    for bounds in ([part.start for part in passages], [part.end for part in passages]):
         assert bounds == sorted(set(bounds))
     if chunking.by in ("words", "sentences") and chunking.size is not None:
-        assert all(len(word_spans(document.text[one.start : one.end])) <= chunking.size for one in found)
+        assert all(len(word_spans(document.text[part.start : part.end])) <= chunking.size for part in passages)
 
 
 @given(documents(), st.integers(1, 30))
 @settings(max_examples=examples(100))
 def test_only_long_tables_are_divided_by_headings(document: Document, size: int) -> None:
-    found = chunk(document, Chunking(size, 0, "headings"))
+    passages = chunk(document, Chunking(size, 0, "headings"))
     long_tables = [
         (start, end)
         for start, end in document.blocks
         if find_rows(document.text, (start, end)) and len(word_spans(document.text[start:end])) > size
     ]
-    whole = [block for block in document.blocks if block not in long_tables]
-    for start, end in whole:
-        assert any(one.start <= start and end <= one.end for one in found)
-    for one in found:
-        inside = [(start, end) for start, end in whole if start < one.end and one.start < end]
-        words = len(word_spans(document.text[one.start : one.end]))
+    undivided = [block for block in document.blocks if block not in long_tables]
+    for start, end in undivided:
+        assert any(part.start <= start and end <= part.end for part in passages)
+    for passage in passages:
+        inside = [(start, end) for start, end in undivided if start < passage.end and passage.start < end]
+        words = len(word_spans(document.text[passage.start : passage.end]))
         assert words <= size or inside  # only a block makes a passage longer
 
 
 def spelt(text: str, chunking: Chunking, *sections: Section, blocks: tuple[tuple[int, int], ...] = ()) -> list[str]:
-    return [one.text for one in chunk(Document("d", "", text, {}, sections, blocks), chunking)]
+    return [passage.text for passage in chunk(Document("d", "", text, {}, sections, blocks), chunking)]
 
 
 def test_windows_of_words_share_their_overlap() -> None:
@@ -132,9 +132,9 @@ def test_a_table_stays_whole_and_says_where_it_stands() -> None:
     text = "Sizes\n| a | b |\n| 1 | 2 |\n| 3 | 4 |\nEnd of it."
     block = (text.index("|"), text.rindex("|") + 1)
     document = Document("d", "", text, {}, (Section(0, ("Sizes",)),), (block,))
-    found = chunk(document, Chunking(6, 0, "headings"))
-    assert [one.text for one in found] == ["Sizes", text[slice(*block)], "End of it."]
-    assert [one.headings for one in found] == [("Sizes",)] * 3
+    passages = chunk(document, Chunking(6, 0, "headings"))
+    assert [passage.text for passage in passages] == ["Sizes", text[slice(*block)], "End of it."]
+    assert [passage.headings for passage in passages] == [("Sizes",)] * 3
 
 
 HEADER = "| port | hour |\n|---|---|\n"
@@ -171,10 +171,10 @@ TABLE = f"{HEADER}| Ely. | 7 |\n| Rye. | 8 |\n| Deal | 9 |"
 )
 def test_a_table_is_divided_at_rows_and_repeats_its_header(chunking: Chunking, text: str, expected: list[str]) -> None:
     block = (text.index("|"), text.rindex("|") + 1)
-    found = chunk(Document("d", "", text, {}, (), (block,)), chunking)
-    assert [one.text for one in found] == expected
-    assert all(one.text.endswith(text[one.start : one.end]) for one in found)
-    assert all(text[slice(*one.header)] in ("", HEADER) for one in found)
+    passages = chunk(Document("d", "", text, {}, (), (block,)), chunking)
+    assert [passage.text for passage in passages] == expected
+    assert all(passage.text.endswith(text[passage.start : passage.end]) for passage in passages)
+    assert all(text[slice(*passage.header)] in ("", HEADER) for passage in passages)
 
 
 @pytest.mark.parametrize(

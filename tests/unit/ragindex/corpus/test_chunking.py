@@ -45,39 +45,39 @@ def test_without_cutting_a_document_is_one_passage(title: str, text: str) -> Non
 
 def test_boundaries_are_those_of_paragraphs_then_sentences() -> None:
     text = "Alpha one. Alpha two.\n\nBeta one. Beta two.\n\nGamma is one long sentence of its own."
-    found = chunk(Document("d", "t", text, {"page": 3}), Chunking(25, 0))
-    assert [(p.id, p.start, p.end, p.text) for p in found] == [
+    passages = chunk(Document("d", "t", text, {"page": 3}), Chunking(25, 0))
+    assert [(p.id, p.start, p.end, p.text) for p in passages] == [
         ("d#0", 0, 21, "Alpha one. Alpha two."),
         ("d#1", 23, 42, "Beta one. Beta two."),
         ("d#2", 44, 61, "Gamma is one long"),
         ("d#3", 62, 82, "sentence of its own."),
     ]
-    assert {(p.doc_id, p.title, p.metadata["page"]) for p in found} == {("d", "t", 3)}
+    assert {(p.doc_id, p.title, p.metadata["page"]) for p in passages} == {("d", "t", 3)}
 
 
 def test_overlap_repeats_the_end_of_the_passage_before() -> None:
     text = "one two three four five six seven"
-    found = chunk(Document("d", "", text), Chunking(13, 6))
-    assert [p.text for p in found] == ["one two three", "three four", "four five six", "six seven"]
+    passages = chunk(Document("d", "", text), Chunking(13, 6))
+    assert [p.text for p in passages] == ["one two three", "three four", "four five six", "six seven"]
 
 
 @pytest.mark.parametrize("overlap", [0, 40])
 def test_windows_leave_no_seam(overlap: int) -> None:
     sentences = [f"Sentence {number} is about {'x' * (number % 17)} and {number * 7919}." for number in range(600)]
     text = " ".join(sentences)
-    whole = TextSplitter(200, overlap=overlap).chunk_indices(text)
+    expected = TextSplitter(200, overlap=overlap).chunk_indices(text)
     assert len(text) > 5 * 16 * 200
-    assert [(p.start, p.text) for p in chunk(Document("d", "", text), Chunking(200, overlap))] == whole
+    assert [(p.start, p.text) for p in chunk(Document("d", "", text), Chunking(200, overlap))] == expected
 
 
 @pytest.mark.parametrize("piece", ["x", "字", "👩\u200d👩\u200d👧"])
 def test_many_characters_without_a_space(piece: str) -> None:
     # Unwindowed, the splitter is quadratic: 60 s for a million ideographs.
     text = piece * (150_000 // len(piece))
-    found = chunk(Document("d", "", text), Chunking(1200, 200))
-    assert found[0].start == 0
-    assert found[-1].end == len(text)
-    assert all(before.end >= after.start for before, after in pairwise(found))
+    passages = chunk(Document("d", "", text), Chunking(1200, 200))
+    assert passages[0].start == 0
+    assert passages[-1].end == len(text)
+    assert all(before.end >= after.start for before, after in pairwise(passages))
 
 
 def test_long_white_space_between_two_words() -> None:

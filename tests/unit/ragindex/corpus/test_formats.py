@@ -19,7 +19,7 @@ from ragindex.types import Document
 def write(path: Path, value: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(one) + "\n" for one in value), encoding="utf-8")
+        path.write_text("".join(json.dumps(record) + "\n" for record in value), encoding="utf-8")
     else:
         path.write_text(json.dumps(value), encoding="utf-8")
     return path
@@ -84,7 +84,7 @@ def test_jsonl_keeps_ids_and_metadata(tmp_path: Path) -> None:
         ],
     )
     corpus = read(path)
-    assert (corpus.name, corpus.format, corpus.whole) == ("notes", "jsonl", True)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("notes", "jsonl", True)
     assert (corpus.repeats, corpus.skipped) == (0, ())
     assert corpus.documents == (
         Document("a", "T", "x", {"page": 3, "tags": ["u", "v"], "year": 1999.5}),
@@ -103,8 +103,12 @@ def test_jsonl_passes_over_marks_and_blank_lines_and_knows_lines_from_separators
 
 
 def test_documents_without_ids_are_one_and_repeats_are_counted(tmp_path: Path) -> None:
-    one, same, other = {"title": "T", "text": "x"}, {"title": "T", "text": "x", "year": 1}, {"title": "T", "text": "y"}
-    corpus = read(write(tmp_path / "c.jsonl", [one, same, other, one]))
+    first, same, other = (
+        {"title": "T", "text": "x"},
+        {"title": "T", "text": "x", "year": 1},
+        {"title": "T", "text": "y"},
+    )
+    corpus = read(write(tmp_path / "c.jsonl", [first, same, other, first]))
     assert corpus.documents == (hashed("T", "x"), hashed("T", "y"))
     assert corpus.repeats == 2
 
@@ -114,7 +118,7 @@ def test_beir_reads_the_corpus_alone(tmp_path: Path) -> None:
     assert read(tmp_path / "set").format == "jsonl"
     write(tmp_path / "set" / "queries.jsonl", [{"_id": "q1", "text": "Where?"}])
     corpus = read(tmp_path / "set")
-    assert (corpus.name, corpus.format, corpus.whole) == ("set", "beir", True)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("set", "beir", True)
     assert corpus.documents == (Document("d1", "T", "x", {}),)
 
 
@@ -132,7 +136,7 @@ def test_hipporag_folder_with_a_list(tmp_path: Path, given_file: str) -> None:
     )
     write(tmp_path / "pair" / "questions.json", [])
     corpus = read(tmp_path / "pair" / given_file)
-    assert (corpus.name, corpus.format, corpus.whole) == ("pair", "hipporag", True)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("pair", "hipporag", True)
     assert corpus.documents == (
         hashed("T", "x"),
         hashed("T", "y"),
@@ -160,7 +164,7 @@ def test_musique_is_the_union_of_paragraphs(tmp_path: Path, suffix: str) -> None
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 def test_contexts_of_hotpotqa_and_2wiki(tmp_path: Path, extra: dict[str, Any], format: str, suffix: str) -> None:
     corpus = read(write(tmp_path / f"dev{suffix}", [{**HOTPOT, **extra}, {**HOTPOT, **extra}]))
-    assert (corpus.format, corpus.repeats, corpus.whole) == (format, 2, True)
+    assert (corpus.format, corpus.repeats, corpus.undivided) == (format, 2, True)
     assert corpus.documents == (hashed("A", "First. Second."), hashed("B", "First. Second."))
 
 
@@ -229,7 +233,7 @@ def test_nothing_under_the_path(tmp_path: Path) -> None:
 
 
 def test_source_files_are_all_that_may_be_read(tmp_path: Path) -> None:
-    def made(*names: str) -> None:
+    def make_files(*names: str) -> None:
         for name in names:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text("")
@@ -237,12 +241,12 @@ def test_source_files_are_all_that_may_be_read(tmp_path: Path) -> None:
     def listed(name: str) -> list[str]:
         return [path.relative_to(tmp_path).as_posix() for path in list_source_files(tmp_path / name)]
 
-    made("notes/b.md", "notes/deep/a.png", "notes/.hidden/a.md", "notes/.b.md")
+    make_files("notes/b.md", "notes/deep/a.png", "notes/.hidden/a.md", "notes/.b.md")
     assert listed("notes") == ["notes/b.md", "notes/deep/a.png"]
-    made("some/two.json", "some/questions.json")
+    make_files("some/two.json", "some/questions.json")
     assert listed("some/two.json") == ["some/two.json", "some/two_corpus.json", "some/corpus.json"]
     assert listed("some/questions.json") == ["some/questions.json", "some/corpus.json"]
     raw = [f"raw_data/2wiki/{split}.json" for split in ("train", "dev", "test")]
-    made("processed_data/2wiki/dev_subsampled.jsonl", *raw)
+    make_files("processed_data/2wiki/dev_subsampled.jsonl", *raw)
     assert listed("processed_data/2wiki") == ["processed_data/2wiki/dev_subsampled.jsonl", *raw]
     assert list_source_files(Path("world:1k")) == []

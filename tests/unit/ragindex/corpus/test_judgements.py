@@ -70,28 +70,28 @@ def test_a_kill_at_any_byte_of_the_last_line_loses_that_line_only(
     """And what is added afterwards is kept. A line that lacks only its end is whole."""
     add_judgement(tmp_path, "First?", id, 1)
     before, start = read_judgements(tmp_path), (tmp_path / file).stat().st_size
-    held = (tmp_path / QRELS_FILE).read_bytes()
+    qrels = (tmp_path / QRELS_FILE).read_bytes()
     later = add_judgement(tmp_path, question, f"{id}2", 2)
-    whole, written = read_judgements(tmp_path), (tmp_path / file).read_bytes()
-    unjudged = {**before, later: JudgedQuestion(whole[later].text, {})}
+    complete, written = read_judgements(tmp_path), (tmp_path / file).read_bytes()
+    unjudged = {**before, later: JudgedQuestion(complete[later].text, {})}
     for end in range(start, len(written)):
         if file == QUERIES_FILE:  # the judgement follows its question, so it was not written
-            (tmp_path / QRELS_FILE).write_bytes(held)
+            (tmp_path / QRELS_FILE).write_bytes(qrels)
         (tmp_path / file).write_bytes(written[:end])
         ended = end == len(written) - 1
-        lost, kept = (unjudged, whole) if file == QRELS_FILE else (before, unjudged)
-        assert read_judgements(tmp_path) == (kept if ended else lost)
+        lost, remaining = (unjudged, complete) if file == QRELS_FILE else (before, unjudged)
+        assert read_judgements(tmp_path) == (remaining if ended else lost)
         add_judgement(tmp_path, question, f"{id}2", 2)
-        assert read_judgements(tmp_path) == whole
+        assert read_judgements(tmp_path) == complete
 
 
 def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     jobs = [(f"Question {number % 7}?", f"d{number}", number % 3) for number in range(60)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda job: add_judgement(tmp_path, *job), jobs))
-    found = read_judgements(tmp_path)
-    assert sorted(one.text for one in found.values()) == [f"Question {number}?" for number in range(7)]
-    judged = {(one.text, id, grade) for one in found.values() for id, grade in one.grades.items()}
+    written = read_judgements(tmp_path)
+    assert sorted(question.text for question in written.values()) == [f"Question {number}?" for number in range(7)]
+    judged = {(question.text, id, grade) for question in written.values() for id, grade in question.grades.items()}
     assert judged == set(jobs)
 
 
@@ -159,11 +159,11 @@ def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:
 def test_files_beyond_their_bound_are_neither_read_nor_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     id = add_judgement(tmp_path, "q", "d", 1)
     monkeypatch.setattr(judgements, "_LARGEST_FILE", (tmp_path / QUERIES_FILE).stat().st_size)
-    held = (tmp_path / QRELS_FILE).read_bytes()
+    qrels = (tmp_path / QRELS_FILE).read_bytes()
     with pytest.raises(DataError, match="room for another line"):
         for _ in range(3):
             add_judgement(tmp_path, "q", "d", 1)
-    assert (tmp_path / QRELS_FILE).read_bytes() in (held, held * 2)
+    assert (tmp_path / QRELS_FILE).read_bytes() in (qrels, qrels * 2)
     assert json.loads((tmp_path / QUERIES_FILE).read_text())["_id"] == id
     monkeypatch.setattr(judgements, "_LARGEST_FILE", 10)
     with pytest.raises(DataError, match="at most 10 bytes"):

@@ -39,7 +39,7 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
     write(tmp_path / "docs" / "a" / "photo.PNG", b"\x89PNG")
     write(tmp_path / "docs" / "gradlew", "all:")
     corpus = read(tmp_path / "docs")
-    assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("docs", "folder", False, 0)
+    assert (corpus.name, corpus.format, corpus.undivided, corpus.repeats) == ("docs", "folder", False, 0)
     assert corpus.ignored == {".png": 2, "": 1}
     day = {"modified": "2001-09-09"}
     assert corpus.documents == (
@@ -65,7 +65,7 @@ def test_the_same_text_in_two_files_is_two_documents(tmp_path: Path) -> None:
 
 def test_a_single_file(tmp_path: Path) -> None:
     corpus = read(write(tmp_path / "note.txt", "\ufeffwith a mark"))
-    assert (corpus.name, corpus.format, corpus.whole) == ("note", "folder", False)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("note", "folder", False)
     assert corpus.documents == (
         Document("note.txt", "note", "with a mark", {"source": "note.txt", "modified": "2001-09-09"}),
     )
@@ -150,8 +150,8 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, message: str) -> N
         read(tmp_path / "docs", skip_bad=False)
     assert str(caught.value).endswith(message.replace("FILE", shlex.quote(str(tmp_path / "docs" / name))))
     with pytest.warns(LeftOutWarning, match="1 file that cannot be read is left out of"):
-        told = read(tmp_path / "docs")
-    for corpus in (told, read(tmp_path / "docs", skip_bad=True)):  # the second without a warning
+        warned = read(tmp_path / "docs")
+    for corpus in (warned, read(tmp_path / "docs", skip_bad=True)):  # the second without a warning
         assert [document.id for document in corpus.documents] == ["good.txt"]
         assert tuple(map(str, corpus.skipped)) == (str(caught.value),)
 
@@ -171,20 +171,20 @@ def test_a_file_name_that_is_not_unicode_is_one_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "listed"),
     [
         ({}, "no files"),
         ({"a.toc": "[]", "b.toc": "[]", "c.dwg": "x"}, "only 2 .toc, 1 .dwg"),
         ({".hidden.md": "x"}, "no files"),
     ],
 )
-def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: dict[str, Any], found: str) -> None:
+def test_a_folder_without_documents_lists_what_is_there(tmp_path: Path, files: dict[str, Any], listed: str) -> None:
     for name, content in files.items():
         write(tmp_path / name, content)
     with pytest.raises(DataError) as caught:
         read(tmp_path)
     expected = f"a folder with files ending in {', '.join(DOCUMENT_SUFFIXES)}, or in a suffix of source code"
-    assert str(caught.value) == f"{tmp_path}: expected {expected}; found {found}."
+    assert str(caught.value) == f"{tmp_path}: expected {expected}; found {listed}."
 
 
 def test_a_suffix_that_no_reader_takes(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_a_file_above_the_limit_is_left_out_and_told(tmp_path: Path) -> None:
         corpus = read(tmp_path, max_file_mb=0.001)
     assert [document.id for document in corpus.documents] == ["small.txt"]
     expected = "a file of at most 0.001 MB (or leave it out with --exclude)"
-    found = "0.001001 MB; to read it: --max-file-mb 1"
-    assert tuple(map(str, corpus.skipped)) == (f"{tmp_path / 'large.txt'}: expected {expected}; found {found}.",)
+    reason = "0.001001 MB; to read it: --max-file-mb 1"
+    assert tuple(map(str, corpus.skipped)) == (f"{tmp_path / 'large.txt'}: expected {expected}; found {reason}.",)
     with pytest.raises(UsageError, match="must be more than 0 megabytes. Got 0"):
         read(tmp_path, max_file_mb=0)
 
@@ -331,7 +331,10 @@ def test_a_name_is_the_same_however_it_is_composed(tmp_path: Path) -> None:
     for written in ("Café.txt", decomposed):
         for pattern in (written, written.replace("C", "?")):
             chosen, others = (read(tmp_path, **{way: [pattern]}) for way in ("include", "exclude"))
-            assert [[one.id for one in each.documents] for each in (chosen, others)] == [["Café.txt"], ["tea.txt"]]
+            assert [[read_document.id for read_document in each.documents] for each in (chosen, others)] == [
+                ["Café.txt"],
+                ["tea.txt"],
+            ]
 
 
 def test_a_file_whose_name_cannot_be_an_id_is_left_out(tmp_path: Path) -> None:
@@ -339,7 +342,7 @@ def test_a_file_whose_name_cannot_be_an_id_is_left_out(tmp_path: Path) -> None:
         write(tmp_path / name, "text")
     corpus = read(tmp_path, skip_bad=True)
     assert [document.id for document in corpus.documents] == ["a.txt"]
-    assert [one.reason for one in corpus.skipped] == [
+    assert [item.reason for item in corpus.skipped] == [
         f"expected a document id without control characters; found the control character {control}."
         for control in (r"'\n' in 'b\nc.txt'", r"'\x7f' in 'd\x7f.txt'")
     ]

@@ -38,13 +38,13 @@ def test_pairs_are_those_that_are_almost_equal(seed: int, changes: int) -> None:
         other[random_.randrange(len(other))] = f"n{random_.randrange(10_000)}"
     texts = [" ".join(words), " ".join(other), " ".join(f"x{random_.randrange(10_000)}" for _ in range(400))]
     share = resemblance(texts[0], texts[1])
-    found = pairs([Document(str(number), "", text) for number, text in enumerate(texts)])
+    near = pairs([Document(str(number), "", text) for number, text in enumerate(texts)])
     if share > RESEMBLANCE + 0.15:  # a sample of 64 is exact to 0.05 (its standard error)
-        assert found == [("0", "1")]
+        assert near == [("0", "1")]
     elif share < RESEMBLANCE - 0.2:
-        assert found == []
+        assert near == []
     else:
-        assert found in ([], [("0", "1")])
+        assert near in ([], [("0", "1")])
 
 
 def test_each_document_is_named_once_with_the_first_of_its_kind() -> None:
@@ -73,14 +73,19 @@ def test_a_manual_on_one_page_holds_its_pages() -> None:
     documents = [*(Document(f"p{number}", "", page) for number, page in enumerate(pages)), Document("all", "", text)]
     assert holders(documents) == {"all": ["p0", "p1", "p2", "p3"]}
     assert holders(documents[:2] + documents[-1:]) == {}  # two are no reason to leave the whole out
-    assert holders([*documents[:4], Document("twin", "", pages[0] + " end")]) == {}  # no longer than what it holds
+    assert holders([*documents[:4], Document("near", "", pages[0] + " end")]) == {}  # no longer than what it holds
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(20, 300)), max_size=12), st.integers(0, 12))
 @settings(max_examples=examples(60))
 def test_what_is_held_stands_in_the_holder(pages: list[tuple[int, int]], joined: int) -> None:
     texts = [words(1000 * seed + count, count) for seed, count in pages]
-    whole = "\n".join(texts[:joined])
-    documents = [*(Document(f"p{number}", "", text) for number, text in enumerate(texts)), Document("all", "", whole)]
-    inside = [f"p{number}" for number, text in enumerate(texts) if text in whole and 2 * len(text) <= len(whole)]
+    joined_text = "\n".join(texts[:joined])
+    documents = [
+        *(Document(f"p{number}", "", text) for number, text in enumerate(texts)),
+        Document("all", "", joined_text),
+    ]
+    inside = [
+        f"p{number}" for number, text in enumerate(texts) if text in joined_text and 2 * len(text) <= len(joined_text)
+    ]
     assert holders(documents).get("all", []) == (inside if len(inside) >= 3 else [])

@@ -76,9 +76,9 @@ def test_vectors_are_scikit_learns(tmp_path: Path) -> None:
     questions = ["Who guides ferries to the harbour?", "rye bread from the bakery"]
     both = CORPUS + questions
     expected = normalize(svd.transform(peer.transform(_tokens(both))) / svd.singular_values_)
-    found = encoder.encode_documents(both)
-    assert found.shape == (12, 5)
-    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)  # axes may point the other way
+    vectors = encoder.encode_documents(both)
+    assert vectors.shape == (12, 5)
+    np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=1e-4)  # axes may point the other way
 
 
 # ---------------------------------------------------------------- the fit
@@ -105,10 +105,10 @@ def test_language_is_part_of_the_fit(tmp_path: Path) -> None:
         assert vectors.any(axis=1).tolist() == [True, is_word]
 
 
-@pytest.mark.parametrize(("passages", "asked", "expected"), [(10, 1024, 5), (10, 3, 3), (9, 1024, 5), (3, 8, 2)])
-def test_dimensions(tmp_path: Path, passages: int, asked: int, expected: int) -> None:
+@pytest.mark.parametrize(("passages", "dimensions", "expected"), [(10, 1024, 5), (10, 3, 3), (9, 1024, 5), (3, 8, 2)])
+def test_dimensions(tmp_path: Path, passages: int, dimensions: int, expected: int) -> None:
     """Half the passages, and more while a singular value is 1 or more: of nine passages five are, of three two."""
-    assert _fitted(tmp_path / "fit", CORPUS[:passages], asked).dimensions == expected
+    assert _fitted(tmp_path / "fit", CORPUS[:passages], dimensions).dimensions == expected
 
 
 FEW_WORDS = [f"word{n}" for n in range(30)]
@@ -157,15 +157,15 @@ def test_a_word_that_no_direction_reaches_has_a_vector(tmp_path: Path) -> None:
     assert encoder.encode_tokens(["word5"])[0].spans == ((0, 5),)
 
 
-@pytest.mark.parametrize(("passages", "most", "kept"), [(4, 1024, 6), (6, 1024, 6), (8, 1024, 12), (8, 8, 8)])
-def test_directions_of_equal_values_are_kept_together(passages: int, most: int, kept: int) -> None:
+@pytest.mark.parametrize(("passages", "most", "directions"), [(4, 1024, 6), (6, 1024, 6), (8, 1024, 12), (8, 8, 8)])
+def test_directions_of_equal_values_are_kept_together(passages: int, most: int, directions: int) -> None:
     """Six pairs of passages have six equal singular values above 1 and six below: rounding would choose among them."""
     texts = [f"shared{n} {other}{n}" for n in range(6) for other in ("first", "second")]
     vocabulary = lsa._vocabulary(texts, frozenset())
     counts = lsa._counts(texts, vocabulary)
     weights = lsa._tf_idf(counts, lsa._idf(counts))
     np.testing.assert_allclose(np.linalg.svd(weights.toarray(), compute_uv=False), [1.1935155] * 6 + [0.7586307] * 6)
-    assert lsa._projection(weights, passages, most, 0).shape == (18, kept)
+    assert lsa._projection(weights, passages, most, 0).shape == (18, directions)
 
 
 def test_written_with_an_argument() -> None:
@@ -180,8 +180,8 @@ def test_large_corpora_are_sampled_and_words_bounded(tmp_path: Path, monkeypatch
     same = [_fitted(tmp_path / name, seed=7) for name in "ab"]
     assert same[0].id == same[1].id
     assert same[0].dimensions == 3
-    held = json.loads((tmp_path / "a" / "vocabulary.json").read_text())
-    assert len(held) == 4
+    vocabulary = json.loads((tmp_path / "a" / "vocabulary.json").read_text())
+    assert len(vocabulary) == 4
     assert len({_fitted(tmp_path / f"seed{seed}", seed=seed).id for seed in range(4)}) > 1
 
 
@@ -217,9 +217,9 @@ def test_a_words_vector_is_that_of_the_word_alone(tmp_path: Path) -> None:
     encoder = _fitted(tmp_path / "fit")
     assert isinstance(encoder, TokenEncoder)
     assert encoder.texts_a_request is None  # costs nothing
-    [found] = encoder.encode_tokens(["The HARBOUR, xyzzy and an oven"])
-    assert found.spans == ((4, 11), (26, 30))
-    np.testing.assert_allclose(found.vectors, encoder.encode_queries(["harbour", "oven"]), atol=1e-6)
+    [embeddings] = encoder.encode_tokens(["The HARBOUR, xyzzy and an oven"])
+    assert embeddings.spans == ((4, 11), (26, 30))
+    np.testing.assert_allclose(embeddings.vectors, encoder.encode_queries(["harbour", "oven"]), atol=1e-6)
 
 
 # ---------------------------------------------------------------- bad luck
@@ -229,8 +229,8 @@ def test_a_words_vector_is_that_of_the_word_alone(tmp_path: Path) -> None:
 def test_a_spoilt_fit(tmp_path: Path, name: str) -> None:
     _fitted(tmp_path / "fit")
     file = tmp_path / "fit" / name
-    whole = file.read_bytes()
-    for content in (whole[: len(whole) // 2], b"", None):
+    original = file.read_bytes()
+    for content in (original[: len(original) // 2], b"", None):
         file.unlink()
         if content is not None:
             file.write_bytes(content)

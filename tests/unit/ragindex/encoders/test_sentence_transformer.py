@@ -41,9 +41,9 @@ PUBLISHED = [[0.074374, 0.026060, -0.061853], [-0.110002, 0.107363, 0.036247], [
 
 
 def opened(folder: Path, **params: Any) -> TransformerEncoder:
-    found = SentenceTransformers(model=str(folder), engine="onnxruntime", **params).open()
-    assert isinstance(found, TransformerEncoder)
-    return found
+    transformer = SentenceTransformers(model=str(folder), engine="onnxruntime", **params).open()
+    assert isinstance(transformer, TransformerEncoder)
+    return transformer
 
 
 @pytest.fixture(scope="module")
@@ -86,27 +86,27 @@ def exported(folder: Path) -> Path:
 def test_vectors_are_the_published_models(encoder: TransformerEncoder) -> None:
     """Means of the last hidden states."""
     by_text = [states(encoder, text) for text in TEXTS]
-    expected = unit(np.stack([one.mean(axis=0) for one in by_text]))
+    expected = unit(np.stack([vectors.mean(axis=0) for vectors in by_text]))
     np.testing.assert_allclose(expected[:, :3], PUBLISHED, atol=1e-5)
     np.testing.assert_allclose(encoder.encode_documents(TEXTS), expected, atol=1e-6)
     np.testing.assert_allclose(encoder.encode_queries(TEXTS), expected, atol=1e-6)
-    [found] = encoder.encode_tokens(TEXTS[:1])
-    np.testing.assert_allclose(found.vectors, unit(by_text[0][1:-1]), atol=1e-6)
-    assert [TEXTS[0][start:end] for start, end in found.spans] == [*TEXTS[0][:-1].split(), "."]
+    [embeddings] = encoder.encode_tokens(TEXTS[:1])
+    np.testing.assert_allclose(embeddings.vectors, unit(by_text[0][1:-1]), atol=1e-6)
+    assert [TEXTS[0][start:end] for start, end in embeddings.spans] == [*TEXTS[0][:-1].split(), "."]
 
 
 def test_spans_of_tokens(encoder: TransformerEncoder) -> None:
     text = " \n Hello  wörld\0!\ud800unbelievability "
-    found = encoder.encode_tokens([text, "", "  "])
-    assert [text[start:end] for start, end in found[0].spans][:4] == ["Hello", "wörld", "!", "\ud800"]
-    assert "".join(text[start:end] for start, end in found[0].spans[4:]) == "unbelievability"
-    assert [tokens.vectors.shape for tokens in found[1:]] == [(0, 384), (0, 384)]
+    embeddings = encoder.encode_tokens([text, "", "  "])
+    assert [text[start:end] for start, end in embeddings[0].spans][:4] == ["Hello", "wörld", "!", "\ud800"]
+    assert "".join(text[start:end] for start, end in embeddings[0].spans[4:]) == "unbelievability"
+    assert [tokens.vectors.shape for tokens in embeddings[1:]] == [(0, 384), (0, 384)]
 
 
 def test_long_texts_are_cut(encoder: TransformerEncoder) -> None:
     long = "stove " * 300
-    found = encoder.encode_documents([long, long + "interest rates"])
-    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    vectors = encoder.encode_documents([long, long + "interest rates"])
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
     assert len(encoder.encode_tokens([long])[0].spans) == encoder.max_tokens == 254
 
 
@@ -118,8 +118,8 @@ def test_other_texts_and_threads_change_nothing(encoder: TransformerEncoder) -> 
     alone = [encoder.encode_queries([text])[0] for text in texts]
     np.testing.assert_allclose(encoder.encode_documents(texts), alone, atol=1e-6)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda text: encoder.encode_queries([text])[0], texts * 2))
-    np.testing.assert_allclose(found, alone * 2, atol=1e-6)
+        vectors = list(pool.map(lambda text: encoder.encode_queries([text])[0], texts * 2))
+    np.testing.assert_allclose(vectors, alone * 2, atol=1e-6)
 
 
 def test_first_token_pooling(encoder: TransformerEncoder, tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_first_token_pooling(encoder: TransformerEncoder, tmp_path: Path) -> Non
     pooling = '{"word_embedding_dimension": 384, "pooling_mode_cls_token": true}'
     replace_file(folder / "1_Pooling" / "config.json", pooling)
     settings = read_model_settings(folder)
-    found = TransformerEncoder("cls", model_folder(), settings, encoder._run, threads=2).encode_documents(TEXTS)
-    np.testing.assert_allclose(found, [unit(states(encoder, text)[0]) for text in TEXTS], atol=1e-6)
+    vectors = TransformerEncoder("cls", model_folder(), settings, encoder._run, threads=2).encode_documents(TEXTS)
+    np.testing.assert_allclose(vectors, [unit(states(encoder, text)[0]) for text in TEXTS], atol=1e-6)
 
 
 # ---------------------------------------------------------------- prompts
@@ -173,7 +173,7 @@ def test_id_is_of_the_content_and_the_prompts(
 ) -> None:
     elsewhere = copy_model(model_folder(), tmp_path / "elsewhere")
     assert opened(elsewhere, batch_size=7).id == encoder.id
-    ids = {SentenceTransformers(model="x", query_prompt=one)._id("c0ffee") for one in (None, "", "query: ")}
+    ids = {SentenceTransformers(model="x", query_prompt=prompt)._id("c0ffee") for prompt in (None, "", "query: ")}
     assert len(ids) == 3
     assert str(model_folder()) not in encoder.id
     assert capfd.readouterr() == ("", "")
@@ -203,9 +203,9 @@ def test_what_counts_as_content(tmp_path: Path) -> None:
 def test_an_exported_folder_needs_nothing_else(encoder: TransformerEncoder, tmp_path: Path) -> None:
     source = SentenceTransformers(model=str(model_folder()))._exported().folder
     shutil.copytree(source, tmp_path / "model")
-    found = opened(tmp_path / "model")
-    assert found.id == encoder.id
-    np.testing.assert_allclose(found.encode_documents(TEXTS), encoder.encode_documents(TEXTS), atol=1e-6)
+    loaded = opened(tmp_path / "model")
+    assert loaded.id == encoder.id
+    np.testing.assert_allclose(loaded.encode_documents(TEXTS), encoder.encode_documents(TEXTS), atol=1e-6)
 
 
 @pytest.mark.usefixtures("no_torch")
@@ -215,10 +215,10 @@ def test_a_model_published_in_onnx_form(encoder: TransformerEncoder, tmp_path: P
     (folder / "model.safetensors").unlink()
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.onnx").symlink_to(SentenceTransformers(model=str(model_folder()))._exported().file)
-    found = opened(folder)
+    loaded = opened(folder)
     of_weights = SentenceTransformers(model=str(folder))._id(local_models.hash_model(folder))
-    assert found.id not in (encoder.id, of_weights)
-    np.testing.assert_allclose(found.encode_documents(TEXTS), encoder.encode_documents(TEXTS), atol=1e-6)
+    assert loaded.id not in (encoder.id, of_weights)
+    np.testing.assert_allclose(loaded.encode_documents(TEXTS), encoder.encode_documents(TEXTS), atol=1e-6)
 
 
 @pytest.mark.usefixtures("no_torch")
@@ -282,9 +282,9 @@ def test_models_that_only_torch_runs(reason: str, tmp_path: Path) -> None:
     (folder / name).unlink()
     if content is not None:
         replace_file(folder / name, content)
-    with pytest.raises(UnsupportedModelError) as found:
+    with pytest.raises(UnsupportedModelError) as caught:
         read_model_settings(folder)
-    assert str(found.value).startswith(reason)
+    assert str(caught.value).startswith(reason)
 
 
 # ---------------------------------------------------------------- what runs it
@@ -323,5 +323,5 @@ def test_what_doctor_says_runs_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert detail.endswith("pip install 'onnx>=1.17' 'onnxruntime>=1.20'")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     assert sentence_transformer.describe_engine() == ("none", "pip install 'sentence-transformers>=5'")
-    monkeypatch.setattr(sentence_transformer, "choose_device", lambda asked: "cuda")
+    monkeypatch.setattr(sentence_transformer, "choose_device", lambda device: "cuda")
     assert sentence_transformer.describe_engine() == ("torch", "on cuda")

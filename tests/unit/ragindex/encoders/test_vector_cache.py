@@ -73,9 +73,9 @@ def test_seconds_of_vectors_are_without_waiting_for_a_vocabulary(path: Path, mon
     monkeypatch.setattr(vector_cache.time, "perf_counter", lambda: clock[0])
     encoder = CachedEncoder(Waiting(), path)
     encoder.encode_documents(["a", "b"])
-    with ledger.record_calls() as kept:
+    with ledger.record_calls() as tally:
         encoder.encode_documents(["a", "b"])
-    assert kept.correction == pytest.approx(21.0 - 20.0)  # as when the vectors were made
+    assert tally.correction == pytest.approx(21.0 - 20.0)  # as when the vectors were made
 
 
 # ---------------------------------------------------------------- what is encoded
@@ -87,8 +87,8 @@ def test_each_text_once(path: Path) -> None:
     np.testing.assert_array_equal(CachedEncoder(inner, path).encode_documents(texts), Plain().encode_documents(texts))
     assert inner.seen == [["a", "b", "", "\ud800"]]
     again = Plain()
-    found = CachedEncoder(again, path).encode_documents([*texts[::-1], "c"])
-    np.testing.assert_array_equal(found, Plain().encode_documents([*texts[::-1], "c"]))
+    vectors = CachedEncoder(again, path).encode_documents([*texts[::-1], "c"])
+    np.testing.assert_array_equal(vectors, Plain().encode_documents([*texts[::-1], "c"]))
     assert again.seen == [["c"]]
 
 
@@ -100,9 +100,9 @@ def test_another_encoder_has_its_own(path: Path) -> None:
 
 
 def test_nothing_to_encode(path: Path) -> None:
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         vectors = CachedEncoder(Paying(), path).encode_documents([])
-    assert (vectors.shape, vectors.dtype, asked.entries) == ((0, 4), np.float32, ())
+    assert (vectors.shape, vectors.dtype, tally.entries) == ((0, 4), np.float32, ())
 
 
 def test_questions_are_not_kept(tmp_path: Path) -> None:
@@ -148,33 +148,33 @@ def test_question_time_is_booked(path: Path) -> None:
 
 
 def test_cost_is_told_as_first_paid(path: Path) -> None:
-    asked = _encoded(path, ["aa", "bbbb", "aa"])
-    assert asked.first == asked.spent == Usage(0.25, 6, 0, 0.006)
+    tally = _encoded(path, ["aa", "bbbb", "aa"])
+    assert tally.first == tally.spent == Usage(0.25, 6, 0, 0.006)
 
-    asked = _encoded(path, ["bbbb", "c" * 10])
-    assert asked.spent == Usage(0.25, 10, 0, 0.01)
+    tally = _encoded(path, ["bbbb", "c" * 10])
+    assert tally.spent == Usage(0.25, 10, 0, 0.01)
     share = 6 * 5 / 8  # bbbb and a separator, of the first batch's eight
-    assert asked.first.input_tokens == round(share + 10)
-    assert asked.first.money == pytest.approx(share / 1000 + 0.01)
-    assert asked.correction > 0  # what the kept vector took
+    assert tally.first.input_tokens == round(share + 10)
+    assert tally.first.money == pytest.approx(share / 1000 + 0.01)
+    assert tally.correction > 0  # what the kept vector took
 
     again = _encoded(path, ["bbbb", "c" * 10])
     assert (again.first.input_tokens, again.first.money) == pytest.approx(
-        (asked.first.input_tokens, asked.first.money), abs=1e-9
+        (tally.first.input_tokens, tally.first.money), abs=1e-9
     )
     assert again.spent == Usage()
 
 
 def test_what_was_paid_is_kept_request_by_request(path: Path) -> None:
-    with ledger.record_calls() as asked, pytest.raises(ServiceError):
+    with ledger.record_calls() as tally, pytest.raises(ServiceError):
         CachedEncoder(Paying(fails_at="text 7 "), path).encode_documents(_texts(10))
     inner = Paying()
     with ledger.record_calls() as rest:
         CachedEncoder(inner, path).encode_documents(_texts(10))
     assert inner.seen == [_texts(10)[4:8], _texts(10)[8:]]
-    whole = sum(map(len, _texts(10)))
-    assert asked.spent.input_tokens + rest.spent.input_tokens == whole
-    assert rest.first.input_tokens == pytest.approx(whole, abs=1)
+    total = sum(map(len, _texts(10)))
+    assert tally.spent.input_tokens + rest.spent.input_tokens == total
+    assert rest.first.input_tokens == pytest.approx(total, abs=1)
 
 
 def test_what_the_encoder_raises_is_told_as_its_own(path: Path) -> None:
@@ -194,8 +194,8 @@ class Spoilt(Plain):
         self.spoil = spoil
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
-        made: Floats = self.spoil(super().encode_documents(texts))
-        return made
+        vectors: Floats = self.spoil(super().encode_documents(texts))
+        return vectors
 
     encode_queries = encode_documents
 
@@ -214,11 +214,11 @@ class SpoiltAndPaid(Spoilt):
 
 
 SPOILT = {
-    "none": (lambda made: made[:0], "(0, 4) for 3 texts"),
-    "one": (lambda made: made[0], "(4,) for"),
-    "too many": (lambda made: np.concatenate([made, made]), "(6, 4) for 3 texts"),
-    "short rows": (lambda made: made[:, :3], "(3, 3) for 3 texts"),
-    "NaN": (lambda made: made * np.nan, "NaN or infinity"),
+    "none": (lambda vectors: vectors[:0], "(0, 4) for 3 texts"),
+    "one": (lambda vectors: vectors[0], "(4,) for"),
+    "too many": (lambda vectors: np.concatenate([vectors, vectors]), "(6, 4) for 3 texts"),
+    "short rows": (lambda vectors: vectors[:, :3], "(3, 3) for 3 texts"),
+    "NaN": (lambda vectors: vectors * np.nan, "NaN or infinity"),
 }
 
 
@@ -226,10 +226,12 @@ SPOILT = {
 @pytest.mark.parametrize("kind", [Spoilt, SpoiltAndPaid])
 def test_what_an_encoder_must_not_give(kind: type[Spoilt], how: str, path: Path) -> None:
     """Nothing of it is kept."""
-    spoil, said = SPOILT[how]
+    spoil, message = SPOILT[how]
     encoder, inner = CachedEncoder(kind(spoil), path), Plain()
     for ask in ("encode_documents", "encode_queries", "encode_passing", "encode_queries_with_tokens"):
-        with pytest.raises(UsageError, match=f"The encoder plain must give a row of 4 finite numb.*{re.escape(said)}"):
+        with pytest.raises(
+            UsageError, match=f"The encoder plain must give a row of 4 finite numb.*{re.escape(message)}"
+        ):
             getattr(encoder, ask)(_texts(3))
     CachedEncoder(inner, path).encode_documents(_texts(3))
     assert inner.seen == [_texts(3)]
@@ -241,8 +243,8 @@ def test_a_text_whose_vector_is_not_finite_fails_alone(kind: type[Spoilt], path:
     bad, good = _texts(2)
     hurt: list[str] = [bad]
 
-    def spoil(made: Floats) -> Floats:
-        return np.where([[text in hurt] for text in encoder.seen[-1]], np.nan, made).astype(np.float32)
+    def spoil(rows: Floats) -> Floats:
+        return np.where([[text in hurt] for text in encoder.seen[-1]], np.nan, rows).astype(np.float32)
 
     encoder = kind(spoil)
     cached = CachedEncoder(encoder, path)
@@ -262,29 +264,29 @@ def test_a_text_whose_vector_is_not_finite_fails_alone(kind: type[Spoilt], path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "left"), [(Spoilt, "(2, 4) for 3 texts", 3), (SpoiltAndPaid, "(0, 4) for 1 texts", 1)]
+    ("kind", "message", "left"), [(Spoilt, "(2, 4) for 3 texts", 3), (SpoiltAndPaid, "(0, 4) for 1 texts", 1)]
 )
-def test_too_few_rows(kind: type[Spoilt], said: str, left: int, path: Path) -> None:
+def test_too_few_rows(kind: type[Spoilt], message: str, left: int, path: Path) -> None:
     """What was paid for is kept."""
-    with pytest.raises(UsageError, match=re.escape(said)):
-        CachedEncoder(kind(lambda made: made[:2]), path).encode_documents(_texts(3))
+    with pytest.raises(UsageError, match=re.escape(message)):
+        CachedEncoder(kind(lambda vectors: vectors[:2]), path).encode_documents(_texts(3))
     inner = Plain()
     CachedEncoder(inner, path).encode_documents(_texts(3))
     assert inner.seen == [_texts(3)[-left:]]
 
 
 def test_money_that_was_not_known_stays_unknown(path: Path) -> None:
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         CachedEncoder(Paying(priced=False), path).encode_documents(["aa"])
-    assert asked.unpriced == {"plain"}
+    assert tally.unpriced == {"plain"}
     replayed = _encoded(path, ["aa", "b"])
     assert [entry.money for entry in replayed.entries] == [0.001, None]
 
 
 def test_tokens_that_were_estimated_stay_estimates(path: Path) -> None:
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         CachedEncoder(Paying(estimated=True), path).encode_documents(["aa", "bbbb"])
-    assert asked.spent == Usage(0.25, 6, 0, 0.006, estimated=True)
+    assert tally.spent == Usage(0.25, 6, 0, 0.006, estimated=True)
     replayed = _encoded(path, ["bbbb", "aa", "c"])
     assert replayed.spent == Usage(0.25, 1, 0, 0.001)
     assert [(entry.input_tokens, entry.estimated) for entry in replayed.entries] == [(1, False), (6, True)]
@@ -292,16 +294,16 @@ def test_tokens_that_were_estimated_stay_estimates(path: Path) -> None:
 
 def test_vectors_of_an_encoder_that_costs_nothing_are_not_booked(path: Path) -> None:
     CachedEncoder(Plain(), path).encode_documents(["a"])
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         CachedEncoder(Plain(), path).encode_documents(["a"])
-    assert asked.entries == ()
-    assert asked.correction > 0
+    assert tally.entries == ()
+    assert tally.correction > 0
 
 
 def _encoded(path: Path, texts: Sequence[str]) -> ledger.Tally:
-    with ledger.record_calls() as asked:
+    with ledger.record_calls() as tally:
         CachedEncoder(Paying(), path).encode_documents(texts)
-    return asked
+    return tally
 
 
 def test_batches_are_committed_one_by_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,9 +313,9 @@ def test_batches_are_committed_one_by_one(path: Path, monkeypatch: pytest.Monkey
         CachedEncoder(failing, path).encode_documents(_texts(10))
     assert failing.seen == [_texts(10)[:3], _texts(10)[3:6]]
     inner = Plain()
-    found = CachedEncoder(inner, path).encode_documents(_texts(10))
+    vectors = CachedEncoder(inner, path).encode_documents(_texts(10))
     assert inner.seen == [_texts(10)[6:9], _texts(10)[9:]]
-    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(10)))
+    np.testing.assert_array_equal(vectors, Plain().encode_documents(_texts(10)))
 
 
 # ---------------------------------------------------------------- threads
@@ -324,8 +326,8 @@ def test_threads(path: Path) -> None:
     encoder = CachedEncoder(inner, path)
     jobs = [_texts(40)[i : i + 20] for i in range(20)]
     with ThreadPoolExecutor(8) as pool:
-        for job, found in zip(jobs, pool.map(encoder.encode_documents, jobs), strict=True):
-            np.testing.assert_array_equal(found, Plain().encode_documents(job))
+        for job, vectors in zip(jobs, pool.map(encoder.encode_documents, jobs), strict=True):
+            np.testing.assert_array_equal(vectors, Plain().encode_documents(job))
     assert sorted(text for batch in inner.seen for text in batch) == sorted(set(_texts(39)))
 
 
@@ -335,8 +337,8 @@ def test_two_caches_write_one_file(path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda encoder: [encoder.encode_documents(job) for job in jobs], encoders))
     inner = Plain()
-    found = CachedEncoder(inner, path).encode_documents(_texts(19))
-    np.testing.assert_array_equal(found, Plain().encode_documents(_texts(19)))
+    vectors = CachedEncoder(inner, path).encode_documents(_texts(19))
+    np.testing.assert_array_equal(vectors, Plain().encode_documents(_texts(19)))
     assert inner.seen == []
 
 
@@ -361,8 +363,8 @@ def test_rows_that_are_not_whole_are_encoded_again(path: Path, spoilt: bytes | s
         connection.execute("UPDATE vectors SET vector = ? WHERE text = ?", (spoilt, key))
     for expected in ([["a"]], []):
         inner = Plain()
-        found = CachedEncoder(inner, path).encode_documents(["a", "b"])
-        np.testing.assert_array_equal(found, Plain().encode_documents(["a", "b"]))
+        vectors = CachedEncoder(inner, path).encode_documents(["a", "b"])
+        np.testing.assert_array_equal(vectors, Plain().encode_documents(["a", "b"]))
         assert inner.seen == expected
 
 

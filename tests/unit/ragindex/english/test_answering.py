@@ -14,7 +14,7 @@ LUND = ("Ada Lund", "Ada Lund (born 3 May 1950) is a painter. She lives in Berge
 
 
 @pytest.mark.parametrize(
-    ("question", "found"),
+    ("question", "expected"),
     [
         ("Who is Velm Ferry named after?", "Mia Holt"),
         ("When was Velm Ferry built?", "May 1990"),
@@ -31,8 +31,8 @@ LUND = ("Ada Lund", "Ada Lund (born 3 May 1950) is a painter. She lives in Berge
         ("", ""),
     ],
 )
-def test_answers(question: str, found: str) -> None:
-    assert extract_answer(question, [FERRY, LUND]) == found
+def test_answers(question: str, expected: str) -> None:
+    assert extract_answer(question, [FERRY, LUND]) == expected
 
 
 def test_there_is_no_answer_without_passages() -> None:

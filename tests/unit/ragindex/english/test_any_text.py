@@ -36,17 +36,17 @@ anything = st.one_of(st.text(max_size=300), prose)
 @settings(max_examples=examples(100))
 @given(title=st.one_of(st.just(""), anything), text=anything)
 def test_extraction_of_any_text(title: str, text: str) -> None:
-    found = extract(title, text)
-    assert extract(title, text) == found
-    keys = {entity_key(entity) for entity in found.entities}
-    assert len(keys) == len(found.entities)
-    for triple in found.triples:
+    extraction = extract(title, text)
+    assert extract(title, text) == extraction
+    keys = {entity_key(entity) for entity in extraction.entities}
+    assert len(keys) == len(extraction.entities)
+    for triple in extraction.triples:
         assert triple.subject.strip()
         assert triple.predicate.strip()
         assert triple.object.strip()
         assert keys & {entity_key(triple.subject), entity_key(triple.object)}
-    assert len(set(found.triples)) == len(found.triples)
-    for proposition in found.propositions:
+    assert len(set(extraction.triples)) == len(extraction.triples)
+    for proposition in extraction.propositions:
         assert proposition.text.strip()
         assert {entity_key(entity) for entity in proposition.entities} <= keys
 
@@ -56,24 +56,24 @@ def test_extraction_of_any_text(title: str, text: str) -> None:
 def test_mentions_of_any_text(text: str) -> None:
     text = normalize_text(text)
     mentions = find_mentions(text)
-    assert [text[one.start : one.end] for one in mentions] == [one.text for one in mentions]
-    assert all(one.text.strip() for one in mentions)
-    assert all(one.end <= next.start for one, next in pairwise(mentions))
+    assert [text[mention.start : mention.end] for mention in mentions] == [mention.text for mention in mentions]
+    assert all(mention.text.strip() for mention in mentions)
+    assert all(pair.end <= next.start for pair, next in pairwise(mentions))
 
 
 @settings(max_examples=examples(100))
 @given(text=anything)
 def test_sentences_of_any_text(text: str) -> None:
-    found = split_sentences(text)
-    assert "".join("".join(found).split()) == "".join(normalize_text(text).split())
-    assert all(one == one.strip() and 0 < len(one) <= MAX_SENTENCE_LENGTH for one in found)
+    parts = split_sentences(text)
+    assert "".join("".join(parts).split()) == "".join(normalize_text(text).split())
+    assert all(part == part.strip() and 0 < len(part) <= MAX_SENTENCE_LENGTH for part in parts)
 
 
 @settings(max_examples=examples(100))
-@given(question=anything, passages=st.lists(st.tuples(anything, anything), max_size=3), room=st.integers(0, 40))
-def test_answers_and_summaries_of_any_text(question: str, passages: list[tuple[str, str]], room: int) -> None:
+@given(question=anything, passages=st.lists(st.tuples(anything, anything), max_size=3), most=st.integers(0, 40))
+def test_answers_and_summaries_of_any_text(question: str, passages: list[tuple[str, str]], most: int) -> None:
     assert len(extract_answer(question, passages).split()) <= 6
-    assert len(summarise([text for _, text in passages], room).split()) <= room
+    assert len(summarise([text for _, text in passages], most).split()) <= most
 
 
 NASTY = {
@@ -108,10 +108,10 @@ def test_work_grows_with_text_to_its_limit(piece: str, monkeypatch: pytest.Monke
         monkeypatch.setattr(module, "MAX_TEXT_LENGTH", limit)
     text = piece * (10_000 // len(piece))
     few, _ = count_calls(text[:MAX_SENTENCE_LENGTH])
-    many, found = count_calls(text)
+    many, extraction = count_calls(text)
     assert many <= 3.2 * few
-    assert found.notes[0] == f"Only the first {limit:,} of {len(text):,} characters were read."
-    assert found.entities[0] == "Film"
+    assert extraction.notes[0] == f"Only the first {limit:,} of {len(text):,} characters were read."
+    assert extraction.entities[0] == "Film"
 
 
 def count_calls(text: str) -> tuple[int, Extraction]:
@@ -125,7 +125,7 @@ def count_calls(text: str) -> tuple[int, Extraction]:
     before = sys.getprofile()
     sys.setprofile(profile)
     try:
-        found = extract("Film", text)
+        extraction = extract("Film", text)
     finally:
         sys.setprofile(before)
-    return count, found
+    return count, extraction

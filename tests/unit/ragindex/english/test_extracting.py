@@ -27,7 +27,7 @@ def texts(title: str, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         (
             "He met Dr. Smith in Washington, D.C. on 4 July 1990. The U.S. Army left.",
@@ -51,8 +51,8 @@ def texts(title: str, text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_sentences(text: str, found: list[str]) -> None:
-    assert split_sentences(text) == found
+def test_sentences(text: str, expected: list[str]) -> None:
+    assert split_sentences(text) == expected
 
 
 def test_text_is_normalised() -> None:
@@ -77,7 +77,7 @@ def test_a_sentence_without_an_end_is_cut_at_spaces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         (
             'In May 1990, the Ministry of Health and Welfare gave $5 million to "The Big Idea", a show on the BBC.',
@@ -121,8 +121,8 @@ def test_a_sentence_without_an_end_is_cut_at_spaces() -> None:
         ("no capitals are here, and 12 km are", [("number", "12 km")]),
     ],
 )
-def test_mentions(text: str, found: list[tuple[str, str]]) -> None:
-    assert [(mention.kind, mention.text) for mention in find_mentions(text)] == found
+def test_mentions(text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(mention.kind, mention.text) for mention in find_mentions(text)] == expected
 
 
 def test_a_mention_names_its_characters() -> None:
@@ -147,7 +147,7 @@ def test_strip_brackets(title: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "text", "found"),
+    ("title", "text", "expected"),
     [
         # "to be"
         ("Arno Vell", "Arno Vell is a Norwegian painter.", [("Arno Vell", "is", "Norwegian painter")]),
@@ -229,7 +229,7 @@ def test_strip_brackets(title: str, name: str) -> None:
             [("Mia Holt", "has brother", "Tor Holt"), ("Tor Holt", "manages", "Rosenborg")],
         ),
         ("Tor Holt", "Tor Holt is Mia Holt's brother.", [("Tor Holt", "is brother of", "Mia Holt")]),
-        # quoted titles, and what is said of a name before it
+        # quoted titles, and statements on a name before them
         (
             "Ada Lund",
             'Ada Lund won the Amanda Award, wrote "The Long Quay" and recorded the album "Salt".',
@@ -271,8 +271,8 @@ def test_strip_brackets(title: str, name: str) -> None:
         ("Salt", "Oh, for Tellin and the sea!", [("Salt", "associated with", "Tellin")]),
     ],
 )
-def test_triples(title: str, text: str, found: list[tuple[str, str, str]]) -> None:
-    assert triples(title, text) == found
+def test_triples(title: str, text: str, expected: list[tuple[str, str, str]]) -> None:
+    assert triples(title, text) == expected
 
 
 def test_dates_and_numbers_are_objects_only_where_they_are_asked_to_be() -> None:
@@ -283,17 +283,17 @@ def test_dates_and_numbers_are_objects_only_where_they_are_asked_to_be() -> None
         ("Tellin", "has grown", "to 12 km2"),
     ]
     assert extract("Tellin", text).entities == ("Tellin",)
-    found = extract("Tellin", text, numbers_as_entities=True)
-    assert Triple("Tellin", "was founded in", "1204") in found.triples
-    assert Triple("Tellin", "has grown to", "12 km2") in found.triples
-    assert found.entities == ("Tellin", "1204", "31", "12 km2")
+    extraction = extract("Tellin", text, numbers_as_entities=True)
+    assert Triple("Tellin", "was founded in", "1204") in extraction.triples
+    assert Triple("Tellin", "has grown to", "12 km2") in extraction.triples
+    assert extraction.entities == ("Tellin", "1204", "31", "12 km2")
 
 
 # ---------------------------------------------------------------- resolving
 
 
 @pytest.mark.parametrize(
-    ("title", "text", "found"),
+    ("title", "text", "expected"),
     [
         (
             "Mia Holt",
@@ -324,7 +324,7 @@ def test_dates_and_numbers_are_objects_only_where_they_are_asked_to_be() -> None
                 "Velm Industries sold Velm Industries.",
             ],
         ),
-        # a person whom another passage is about
+        # a person that another passage is about
         (
             "Red Harbour",
             "Red Harbour is a film. Mia Holt directed it. She was born in Oslo. Holt died there.",
@@ -350,15 +350,15 @@ def test_dates_and_numbers_are_objects_only_where_they_are_asked_to_be() -> None
         ("Mia Holt", "Early life\nMia Holt is a lawyer.", ["Mia Holt is a lawyer."]),
     ],
 )
-def test_propositions_stand_alone(title: str, text: str, found: list[str]) -> None:
-    assert texts(title, text) == found
+def test_propositions_stand_alone(title: str, text: str, expected: list[str]) -> None:
+    assert texts(title, text) == expected
 
 
 def test_a_proposition_has_its_title_and_its_entities() -> None:
     propositions = extract(
         "Red Harbour (film)", "It was shot in Tellin by Ada Lund in 1990. Jon Berg left."
     ).propositions
-    assert [(one.topic, one.entities) for one in propositions] == [
+    assert [(proposition.topic, proposition.entities) for proposition in propositions] == [
         ("Red Harbour", ("Red Harbour", "Tellin", "Ada Lund")),
         ("Red Harbour", ("Red Harbour", "Jon Berg")),
     ]
@@ -368,30 +368,30 @@ def test_other_names_of_the_title_are_tied_to_it() -> None:
     assert triples("North Sea Commission", "The North Sea Commission (NSC) is an agency. NSC has 31 members.")[0] == (
         "North Sea Commission", "also known as", "NSC",
     )  # fmt: skip
-    found = extract("James Hetfield", "James Alan Hetfield (born August 3, 1963) is a singer.")
-    assert found.entities == ("James Hetfield", "James Alan Hetfield")
-    assert Triple("James Hetfield", "is", "singer") in found.triples
+    extraction = extract("James Hetfield", "James Alan Hetfield (born August 3, 1963) is a singer.")
+    assert extraction.entities == ("James Hetfield", "James Alan Hetfield")
+    assert Triple("James Hetfield", "is", "singer") in extraction.triples
     assert ("Tellin, Marland", "also known as", "Tellin") in triples("Tellin, Marland", "Tellin is a town.")
     assert triples("Salt, the Film", "Salt is a film.") == [("Salt", "is", "film")]
 
 
 def test_a_text_without_a_title_gives_what_it_says_itself() -> None:
-    found = extract("", "Red Harbour was directed by Mia Holt. It won.")
-    assert found.entities == ("Red Harbour", "Mia Holt")
-    assert found.triples == (Triple("Red Harbour", "was directed by", "Mia Holt"),)
-    assert [proposition.text for proposition in found.propositions] == [
+    extraction = extract("", "Red Harbour was directed by Mia Holt. It won.")
+    assert extraction.entities == ("Red Harbour", "Mia Holt")
+    assert extraction.triples == (Triple("Red Harbour", "was directed by", "Mia Holt"),)
+    assert [proposition.text for proposition in extraction.propositions] == [
         "Red Harbour was directed by Mia Holt.",
         "It won.",
     ]
 
 
 def test_a_text_without_a_title_may_describe_what_it_is_about() -> None:
-    found = extract("", "Tellin is a video game. It is part of the game series.")
-    assert found.triples == (Triple("Tellin", "is", "video game"),)
+    extraction = extract("", "Tellin is a video game. It is part of the game series.")
+    assert extraction.triples == (Triple("Tellin", "is", "video game"),)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         ("The Beatles", "Beatles"),
         ("U.S. Army", "u s army"),
@@ -400,8 +400,8 @@ def test_a_text_without_a_title_may_describe_what_it_is_about() -> None:
         ("Å", "å"),
     ],
 )
-def test_entity_keys(one: str, other: str) -> None:
-    assert entity_key(one) == entity_key(other)
+def test_entity_keys(first: str, other: str) -> None:
+    assert entity_key(first) == entity_key(other)
 
 
 def test_an_entity_key_is_never_empty() -> None:

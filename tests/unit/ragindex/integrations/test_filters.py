@@ -39,7 +39,7 @@ COMPARED = ("==", "!=", ">", ">=", "<", "<=")
 def select(where: Filter | None, corpus: Sequence[Metadata]) -> list[bool]:
     """The documents that pass."""
     assert where is not None
-    return [passes(where, document_fields(str(row), one)) for row, one in enumerate(corpus)]
+    return [passes(where, document_fields(str(row), metadata)) for row, metadata in enumerate(corpus)]
 
 
 def comparisons(ordered: Sequence[str]) -> st.SearchStrategy[tuple[str, str, Any]]:
@@ -82,12 +82,12 @@ def _entry_matches(key: str, value: Any, document: Metadata) -> bool:
     return all(_operator_matches(name, document.get(key), operand) for name, operand in value.items())
 
 
-def _operator_matches(name: str, held: Any, operand: Any) -> bool:
+def _operator_matches(name: str, actual: Any, operand: Any) -> bool:
     if name == "$not":
-        return not all(_operator_matches(inner, held, value) for inner, value in operand.items())
+        return not all(_operator_matches(inner, actual, value) for inner, value in operand.items())
     if name in ("$ne", "$nin"):
-        return not _operator_matches("$eq" if name == "$ne" else "$in", held, operand)
-    return held is not None and PYTHON[name](held, operand)
+        return not _operator_matches("$eq" if name == "$ne" else "$in", actual, operand)
+    return actual is not None and PYTHON[name](actual, operand)
 
 
 def _to_conditions(compared: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
@@ -99,7 +99,9 @@ def _to_conditions(compared: Sequence[tuple[str, str, Any]]) -> dict[str, Any]:
 
 SIMPLE = st.dictionaries(st.sampled_from(["word", "date"]), st.one_of(WORDS, st.lists(WORDS, max_size=2)), max_size=2)
 OPERATORS = st.lists(comparisons(tuple(VALUES)), max_size=3).map(_to_conditions)
-NEGATED = comparisons(tuple(VALUES)).map(lambda one: {one[0]: {"$not": {f"${LANGCHAIN[one[1]]}": one[2]}}})
+NEGATED = comparisons(tuple(VALUES)).map(
+    lambda comparison: {comparison[0]: {"$not": {f"${LANGCHAIN[comparison[1]]}": comparison[2]}}}
+)
 LANGCHAIN_FILTERS = st.recursive(
     st.one_of(SIMPLE, OPERATORS, NEGATED, st.builds(lambda flag: {"flag": flag}, st.booleans())),
     lambda inner: st.one_of(
@@ -115,11 +117,11 @@ LANGCHAIN_FILTERS = st.recursive(
 @given(CORPORA, LANGCHAIN_FILTERS)
 @settings(max_examples=examples(100))
 def test_langchain_mappings(corpus: list[Metadata], wanted: dict[str, Any]) -> None:
-    assert select(translate_langchain_filter(wanted), corpus) == [matches(wanted, one) for one in corpus]
+    assert select(translate_langchain_filter(wanted), corpus) == [matches(wanted, metadata) for metadata in corpus]
 
 
-def _to_comparison(one: tuple[str, str, Any]) -> FilterDirective:
-    return Comparison(Comparator(LANGCHAIN[one[1]]), one[0], one[2])
+def _to_comparison(comparison: tuple[str, str, Any]) -> FilterDirective:
+    return Comparison(Comparator(LANGCHAIN[comparison[1]]), comparison[0], comparison[2])
 
 
 DIRECTIVES = st.recursive(
@@ -143,7 +145,9 @@ def directive_matches(wanted: FilterDirective, document: Metadata) -> bool:
 @given(CORPORA, DIRECTIVES)
 @settings(max_examples=examples(100))
 def test_langchain_directives(corpus: list[Metadata], wanted: FilterDirective) -> None:
-    assert select(translate_langchain_filter(wanted), corpus) == [directive_matches(wanted, one) for one in corpus]
+    assert select(translate_langchain_filter(wanted), corpus) == [
+        directive_matches(wanted, metadata) for metadata in corpus
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,8 +189,8 @@ def test_ids_of_documents_are_a_field() -> None:
 LLAMA_INDEX = {**{name: name for name in COMPARED}, "in": "in", "not in": "nin"}
 
 
-def _to_filter(one: tuple[str, str, Any]) -> MetadataFilter:
-    return MetadataFilter(key=one[0], value=one[2], operator=FilterOperator(LLAMA_INDEX[one[1]]))
+def _to_filter(comparison: tuple[str, str, Any]) -> MetadataFilter:
+    return MetadataFilter(key=comparison[0], value=comparison[2], operator=FilterOperator(LLAMA_INDEX[comparison[1]]))
 
 
 LLAMA_INDEX_FILTERS = st.recursive(
@@ -215,7 +219,7 @@ def llama_index_matches(wanted: MetadataFilter | MetadataFilters, document: Meta
 @settings(max_examples=examples(100))
 def test_llama_index_filters(corpus: list[Metadata], wanted: MetadataFilters) -> None:
     translated = translate_llama_index_filters(wanted)
-    expected = [llama_index_matches(wanted, one) for one in corpus]
+    expected = [llama_index_matches(wanted, metadata) for metadata in corpus]
     assert (select(translated, corpus) if translated else [True] * len(corpus)) == expected
     if not any(isinstance(part, MetadataFilters) for part in wanted.filters):
         flat = build_metadata_filter_fn(lambda id: corpus[int(id)], wanted)
@@ -239,8 +243,8 @@ def test_llama_index_refuses_values(value: Any, name: str) -> None:
 # ---------------------------------------------------------------- Haystack
 
 
-def _to_condition(one: tuple[str, str, Any], prefix: str) -> dict[str, Any]:
-    return {"field": f"{prefix}{one[0]}", "operator": one[1], "value": one[2]}
+def _to_condition(comparison: tuple[str, str, Any], prefix: str) -> dict[str, Any]:
+    return {"field": f"{prefix}{comparison[0]}", "operator": comparison[1], "value": comparison[2]}
 
 
 _NONE = st.tuples(st.sampled_from(list(VALUES)), st.sampled_from(COMPARED), st.none())
@@ -256,7 +260,7 @@ HAYSTACK_FILTERS = st.recursive(
 @given(CORPORA, HAYSTACK_FILTERS)
 @settings(max_examples=examples(100))
 def test_haystack_filters(corpus: list[Metadata], wanted: dict[str, Any]) -> None:
-    expected = [document_matches_filter(wanted, haystack.Document(content="x", meta=one)) for one in corpus]
+    expected = [document_matches_filter(wanted, haystack.Document(content="x", meta=metadata)) for metadata in corpus]
     assert select(translate_haystack_filters(wanted), corpus) == expected
 
 

@@ -107,10 +107,10 @@ def test_a_model_is_shown_the_options_with_letters() -> None:
     system, user = render_messages(CHOICE, inputs(*PASSAGES))
     assert (system.role, user.role) == ("system", "user")
     assert user.content.startswith("[1] Mara\nMara left the valley")
-    asked = "Question: Why did Mara leave?\nA. To sing in a choir\nB. To find work\nC. To sleep"
-    assert user.content.rstrip().endswith(asked)
+    question = "Question: Why did Mara leave?\nA. To sing in a choir\nB. To find work\nC. To sleep"
+    assert user.content.rstrip().endswith(question)
     closed = render_messages(CHOICE, inputs())
-    assert closed[1].content.strip() == asked
+    assert closed[1].content.strip() == question
     assert "passages: an empty list" in closed[0].content
 
 

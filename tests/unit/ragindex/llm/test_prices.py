@@ -62,6 +62,17 @@ def test_listed_price(address: str, model: str, source: str | None) -> None:
     assert (price is None) if source is None else (price is not None and source in price.source)
 
 
+def test_a_dated_name_that_is_not_listed_has_the_price_of_its_base(tmp_path: Path) -> None:
+    listed = load_prices()
+    for dated, base in (("gpt-4o-2024-08-06", "gpt-4o"), ("gpt-4o-mini-2099-12-31", "gpt-4o-mini")):
+        assert listed.money(dated, 1_000_000, 0, 0) == listed.money(base, 1_000_000, 0, 0)
+    assert listed.money("gpt-4o-2024-05-13", 1_000_000, 0, 0) == 5.0  # it is listed with a price of its own
+    assert listed.find("gpt-4o-2024-99-99") is listed.find("nobody-2024-08-06") is None
+    own = Prices({"mine": Price(input=3, output=3), "mine-2024-08-06": Price(input=4, output=4)})
+    inputs = [own.money(name, 1_000_000, 0, 0) for name in ("mine", "mine-2024-08-06", "mine-2025-01-01", "other")]
+    assert inputs == [3.0, 4.0, 3.0, None]
+
+
 def test_local_addresses() -> None:
     local = ("localhost", "127.0.0.1:8000", "[::1]:80", "10.1.2.3", "ollama", "gpu.internal")
     assert all(is_local(f"http://{host}/v1") for host in local)
@@ -70,9 +81,9 @@ def test_local_addresses() -> None:
 
 def test_money_of_requests_is_priced_by_length_of_each() -> None:
     prices = load_prices().at(GOOGLE)
-    one = prices.money(TIERED, 100_000, 0, 500)
-    assert one is not None
-    assert prices.money(TIERED, 1_000_000, 0, 5_000, requests=10) == pytest.approx(10 * one)
+    price = prices.money(TIERED, 100_000, 0, 500)
+    assert price is not None
+    assert prices.money(TIERED, 1_000_000, 0, 5_000, requests=10) == pytest.approx(10 * price)
     assert prices.money(TIERED, 1_000_000, 0, 5_000) == pytest.approx(1_000_000 * 2.5e-6 + 5_000 * 15e-6)
 
 
@@ -110,7 +121,7 @@ def test_own_file_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("models:\n  a: {input: -1, output: 0}", "models.a.input"),
         ("a: 1", "models"),
@@ -118,8 +129,8 @@ def test_own_file_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("", "the top"),
     ],
 )
-def test_malformed_own_file(tmp_path: Path, text: str, found: str) -> None:
+def test_malformed_own_file(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "prices.yaml"
     path.write_text(text)
-    with pytest.raises(DataError, match=f"prices.yaml: expected 'models:' .*; found .*{found}"):
+    with pytest.raises(DataError, match=f"prices.yaml: expected 'models:' .*; found .*{expected}"):
         load_prices(path)

@@ -23,10 +23,10 @@ def test_text_and_file_are_one_prompt(tmp_path: Path) -> None:
     """The same prompt as a text and as a file asks the same and has the same identity."""
     file = tmp_path / "draft.jinja"
     file.write_text(_PROMPT)
-    asked = [Message("system", "Write a passage."), Message("user", "Question: Who?")]
+    messages = [Message("system", "Write a passage."), Message("user", "Question: Who?")]
     text, read = _make_task(_PROMPT), _make_task(file)
-    assert render_messages(text, {"question": "Who?"}) == asked
-    assert render_messages(read, {"question": "Who?"}) == asked
+    assert render_messages(text, {"question": "Who?"}) == messages
+    assert render_messages(read, {"question": "Who?"}) == messages
     assert text.identity == read.identity
     assert text.hash != _make_task(_PROMPT + "Be brief.").hash
 

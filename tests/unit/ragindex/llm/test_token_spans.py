@@ -19,8 +19,8 @@ MODEL = "text-embedding-3-small"
 def _vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Single bytes and a few words, one of which only follows a blank; a smile is two tokens, the second with an x."""
     ranks = {bytes([number]): number for number in range(256)} | {word: 256 + n for n, word in enumerate(MERGES)}
-    made = tiktoken.Encoding("made", pat_str=r"(?s).+", mergeable_ranks=ranks, special_tokens={})
-    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "cl100k_base", made)
+    encoding = tiktoken.Encoding("made", pat_str=r"(?s).+", mergeable_ranks=ranks, special_tokens={})
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "cl100k_base", encoding)
     tokens._loaded.cache_clear()
     yield
     tokens._loaded.cache_clear()

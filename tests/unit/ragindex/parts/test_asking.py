@@ -25,7 +25,7 @@ TASK: Task[Word] = Task("word", 1, Path("word.jinja"), Word)
 @dataclass
 class Model:
     id: str = "model"
-    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    calls: list[Mapping[str, Any]] = field(default_factory=list)
 
     def map(
         self,
@@ -38,7 +38,7 @@ class Model:
         assert again  # failures are not taken from the cache
         answers: list[Word | Failure] = []
         for inputs in many:
-            self.asked.append(inputs)
+            self.calls.append(inputs)
             answers.append(Word(word=inputs["text"]) if inputs["text"] else Failure("word", "no text", "empty", True))
             progress(1)
         return answers
@@ -68,14 +68,14 @@ def test_answers_and_failures_by_id(progress: str) -> None:
     assert ask(context, {"a": "x", "b": "", "c": "y"}, progress) == {"a": Word(word="x"), "c": Word(word="y")}
     assert context.failures == {"b": "no text, set aside"}
     assert ask(context, {}, progress) == {}
-    assert len(context.llm.asked) == 3
+    assert len(context.llm.calls) == 3
 
 
 def test_answer_is_safe_point() -> None:
     context = Context()
     with limit_time(0), pytest.raises(TimeLimitError):
         ask(context, {"a": "x", "b": "y"}, "words")
-    assert len(context.llm.asked) == 1
+    assert len(context.llm.calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ def test_by_hand() -> None:
 
 def test_equal_sums_go_to_the_better_single_rank_then_the_id() -> None:
     assert [id for id, _ in reciprocal_rank_fusion([["b", "a"], ["a", "b"]])] == ["a", "b"]
-    one, two = (
+    first, two = (
         [["x", "p", "y"], ["y", "p", "x"]],
         reciprocal_rank_fusion([["x", "p", "y"], ["y", "p", "x"]], constant=0),
     )
-    assert one  # x and y: 1 + 1/3; p: 1/2 + 1/2
+    assert first  # x and y: 1 + 1/3; p: 1/2 + 1/2
     assert two == [("x", 1 + 1 / 3), ("y", 1 + 1 / 3), ("p", 1.0)]
 
 
@@ -63,9 +63,9 @@ def test_weighted_means_are_those_of_plain_loops(scores: list[dict[str, int]], w
             inside = 1.0 if most == least else (each.get(id, least) - least) / (most - least)
             parts.append(weight * inside if id in each else 0.0)
         expected[id] = sum(parts) / sum(weights)
-    found = convex_combination([list(each.items()) for each in scores], weights)
-    assert dict(found) == pytest.approx(expected)
-    assert found == sorted(found, key=lambda pair: (-pair[1], pair[0]))
+    combined = convex_combination([list(each.items()) for each in scores], weights)
+    assert dict(combined) == pytest.approx(expected)
+    assert combined == sorted(combined, key=lambda pair: (-pair[1], pair[0]))
 
 
 def test_each_ranking_has_a_weight() -> None:

@@ -25,13 +25,13 @@ def test_what_fits_stays_as_it_is() -> None:
 
 def test_the_best_hit_comes_first_in_whole_sentences() -> None:
     fit = fit_hits([LONG, SHORT], 12)
-    assert [one.text for one in fit.hits] == ["The first sentence is here.", "Short."]
+    assert [fitted.text for fitted in fit.hits] == ["The first sentence is here.", "Short."]
     assert (fit.shortened, fit.left_out, fit.tokens) == (frozenset({"a"}), 0, 11)
 
 
 def test_a_hit_of_which_no_sentence_fits_is_left_out() -> None:
     fit = fit_hits([LONG, SHORT], 3)
-    assert ([one.id for one in fit.hits], fit.left_out, fit.truncated) == (["b"], 1, True)
+    assert ([fitted.id for fitted in fit.hits], fit.left_out, fit.truncated) == (["b"], 1, True)
 
 
 def test_wrong_budgets() -> None:
@@ -43,7 +43,7 @@ def test_wrong_budgets() -> None:
 def test_never_more_than_the_budget_and_always_prefixes(texts: list[str], most: int) -> None:
     hits = [hit(str(number), text) for number, text in enumerate(texts)]
     fit = fit_hits(hits, most)
-    assert sum(count_text_tokens(one.text, "").tokens for one in fit.hits) == fit.tokens <= most
-    whole = {one.id: one.text for one in hits}
-    assert all(whole[one.id].startswith(one.text) for one in fit.hits)
+    assert sum(count_text_tokens(fitted.text, "").tokens for fitted in fit.hits) == fit.tokens <= most
+    full_texts = {fitted.id: fitted.text for fitted in hits}
+    assert all(full_texts[fitted.id].startswith(fitted.text) for fitted in fit.hits)
     assert all(text.startswith(fit_text(text, most)) for text in texts)

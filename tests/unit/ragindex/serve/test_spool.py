@@ -32,7 +32,7 @@ def accept(spool: Spool, *ids: str) -> None:
 
 
 def pending(spool: Spool) -> dict[str, Document | None]:
-    return {one.id: one.document for one in spool.pending(100)}
+    return {change.id: change.document for change in spool.pending(100)}
 
 
 def require_usable(folder: Path, *already: str) -> None:
@@ -95,9 +95,9 @@ def test_file_left_half_made_is_completed(script: str, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / SPOOL_FILE)) as connection:
         connection.executescript(script)
     (tmp_path / SPOOL_FILE).touch()
-    found = open_spool(tmp_path).repair()
-    assert found.lost == []
-    assert [one.endswith("had no tables") for one in found.removed] == [True] * (script != FIRST_TABLES)
+    repair = open_spool(tmp_path).repair()
+    assert repair.lost == []
+    assert [note.endswith("had no tables") for note in repair.removed] == [True] * (script != FIRST_TABLES)
     assert open_spool(tmp_path).repair().removed == []
     require_usable(tmp_path)
 
@@ -113,8 +113,8 @@ def test_half_a_transaction_without_a_log_is_undone(tmp_path: Path) -> None:
         for end in ("", "-journal"):
             shutil.copy(tmp_path / f"made.sqlite{end}", tmp_path / f"{SPOOL_FILE}{end}")
     assert (tmp_path / SPOOL_FILE).stat().st_size > 50_000  # much of it is in the file
-    found = open_spool(tmp_path).repair()
-    assert (found.removed, found.lost) == ([], [])
+    repair = open_spool(tmp_path).repair()
+    assert (repair.removed, repair.lost) == ([], [])
     require_usable(tmp_path)
 
 
@@ -189,7 +189,7 @@ def test_what_a_transaction_has_read_stays_until_it_writes(tmp_path: Path) -> No
                 changes.accept([("same" if number % 2 else f"d{number}", document("any"))])
 
     in_threads(16, add)
-    ids = [one.id for one in spool.pending(100)]
+    ids = [change.id for change in spool.pending(100)]
     assert len(ids) == len(set(ids))
     assert len(ids) <= 3
 
@@ -205,7 +205,7 @@ def test_error_in_a_transaction_undoes_it(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def spool_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Changes that wait, that are made, and that failed, all in the file itself."""
     spool = open_spool(tmp_path_factory.mktemp("whole"))
     accept(spool, *(f"d{number}" for number in range(6)))
@@ -218,65 +218,65 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WAITING = {f"d{number}": document(f"d{number}") for number in range(2, 6)}
 
 
-def change_bytes(whole: Path, folder: Path, old: bytes, new: bytes) -> Spool:
+def change_bytes(spool_file: Path, folder: Path, old: bytes, new: bytes) -> Spool:
     folder.mkdir()
-    spool, content = open_spool(folder), whole.read_bytes()
+    spool, content = open_spool(folder), spool_file.read_bytes()
     assert old in content
     spool.file.write_bytes(content.replace(old, new, 1))
     return spool
 
 
-def test_changed_byte_is_not_indexed(whole: Path, tmp_path: Path) -> None:
-    spool = change_bytes(whole, tmp_path / "s", b"10 milligrams of d4", b"90 milligrams of d4")
+def test_changed_byte_is_not_indexed(spool_file: Path, tmp_path: Path) -> None:
+    spool = change_bytes(spool_file, tmp_path / "s", b"10 milligrams of d4", b"90 milligrams of d4")
     assert spool.states(["d4"])["d4"].status == "failed"
-    assert pending(spool) == {id: one for id, one in WAITING.items() if id != "d4"}
+    assert pending(spool) == {id: content for id, content in WAITING.items() if id != "d4"}
     state = spool.states(["d4"])["d4"]
     assert (state.status, "Send the document again" in state.reason, state.document) == ("failed", True, None)
     assert (spool.count_pending(), spool.count_damaged()) == (3, 1)
-    assert ["documents d4." in one for one in spool.repair().lost] == [True]
+    assert ["documents d4." in line for line in spool.repair().lost] == [True]
     assert b"90 milligrams of d4" in spool.file.read_bytes()  # it is kept
     accept(spool, "d4")
-    spool.finish([one for one in spool.pending(100) if one.id == "d4"], {})
+    spool.finish([change for change in spool.pending(100) if change.id == "d4"], {})
     assert (spool.states(["d4"])["d4"].status, spool.count_damaged(), spool.repair().lost) == ("indexed", 0, [])
 
 
-def test_damaged_changes_alone_do_not_hide_those_after_them(whole: Path, tmp_path: Path) -> None:
-    spool = change_bytes(whole, tmp_path / "s", b"10 milligrams of d2", b"90 milligrams of d2")
-    assert [one.id for one in spool.pending(1)] == ["d3"]
+def test_damaged_changes_alone_do_not_hide_those_after_them(spool_file: Path, tmp_path: Path) -> None:
+    spool = change_bytes(spool_file, tmp_path / "s", b"10 milligrams of d2", b"90 milligrams of d2")
+    assert [change.id for change in spool.pending(1)] == ["d3"]
 
 
 @pytest.mark.parametrize("harm", ["emptied", "cut short", "no database"])
-def test_unreadable_file_is_moved_aside(harm: str, whole: Path, tmp_path: Path) -> None:
-    spool, content = open_spool(tmp_path), whole.read_bytes()
+def test_unreadable_file_is_moved_aside(harm: str, spool_file: Path, tmp_path: Path) -> None:
+    spool, content = open_spool(tmp_path), spool_file.read_bytes()
     broken = {"emptied": b"", "cut short": content[: len(content) // 2], "no database": b"no" + content[2:]}[harm]
     spool.file.write_bytes(broken)
-    found = spool.repair()
+    repair = spool.repair()
     if harm == "emptied":  # nothing tells it from a file that has never had tables
-        assert (len(found.removed), found.lost) == (1, [])
+        assert (len(repair.removed), repair.lost) == (1, [])
     else:
-        assert len(found.lost) == 1
+        assert len(repair.lost) == 1
         assert Path(f"{spool.file}.damaged").read_bytes() == broken
     require_usable(tmp_path)
 
 
-def test_no_changed_byte_is_indexed_or_lost_unnoticed(whole: Path, tmp_path: Path) -> None:
-    content, noticed, rescued, unreadable = whole.read_bytes(), 0, 0, list[str]()
+def test_no_changed_byte_is_indexed_or_lost_unnoticed(spool_file: Path, tmp_path: Path) -> None:
+    content, noticed, rescued, unreadable = spool_file.read_bytes(), 0, 0, list[str]()
     for at in range(16, len(content), 701):
         folder = tmp_path / str(at)
         folder.mkdir()
         spool = open_spool(folder)
         spool.file.write_bytes(content[:at] + bytes([content[at] ^ 0x11]) + content[at + 1 :])
         try:
-            found = pending(spool)
-            assert found.items() <= WAITING.items(), at
+            waiting = pending(spool)
+            assert waiting.items() <= WAITING.items(), at
         except StoreError as error:
             unreadable.append(str(error))
         repaired = spool.repair()
-        found = pending(spool)
-        assert found.items() <= WAITING.items(), at
-        assert found == WAITING or repaired.lost, at
+        waiting = pending(spool)
+        assert waiting.items() <= WAITING.items(), at
+        assert waiting == WAITING or repaired.lost, at
         noticed += bool(repaired.lost)
-        rescued += bool(repaired.lost and found)
+        rescued += bool(repaired.lost and waiting)
         accept(spool, "new")
         assert "new" in pending(spool), at
     assert noticed >= rescued > 0
@@ -294,7 +294,7 @@ def test_changes_are_rescued_with_their_keys_which_are_hashed_too(tmp_path: Path
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'waiting_changes'").fetchone()
     content = spool.file.read_bytes()
     spool.file.write_bytes(content[: (page - 1) * size] + bytes(size) + content[page * size :])
-    assert ["2 changes could be read" in one for one in spool.repair().lost] == [True]
+    assert ["2 changes could be read" in line for line in spool.repair().lost] == [True]
     assert (spool.count_pending(), spool.count_pending("key a"), spool.count_pending("key b")) == (2, 1, 1)
     spool = open_spool(tmp_path / "another")
     spool.file.parent.mkdir()
@@ -303,8 +303,8 @@ def test_changes_are_rescued_with_their_keys_which_are_hashed_too(tmp_path: Path
     assert spool.states(["b"])["b"].status == "failed"
 
 
-def test_repair_that_was_killed_goes_on(whole: Path, tmp_path: Path) -> None:
-    shutil.copy(whole, tmp_path / f"{SPOOL_FILE}.rescued")
+def test_repair_that_was_killed_goes_on(spool_file: Path, tmp_path: Path) -> None:
+    shutil.copy(spool_file, tmp_path / f"{SPOOL_FILE}.rescued")
     assert open_spool(tmp_path).repair().lost == []
     assert pending(open_spool(tmp_path)) == WAITING
     assert open_spool(tmp_path / "empty").repair().lost == []
@@ -316,7 +316,7 @@ def test_applied_changes_are_finished_with_their_hash(tmp_path: Path) -> None:
     with spool.writing() as changes:
         changes.accept([("a", None)])
     spool.finish(spool.pending(10), {"b": "no text"})
-    assert {id: (one.status, one.reason) for id, one in spool.states(["a", "b", "c"]).items()} == {
+    assert {id: (state.status, state.reason) for id, state in spool.states(["a", "b", "c"]).items()} == {
         "a": ("deleted", ""),
         "b": ("failed", "no text"),
     }

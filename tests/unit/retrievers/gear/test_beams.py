@@ -41,7 +41,7 @@ class Listed:
 
     def near(self, place: int) -> list[int]:
         sides = {self.triples[place].subject, self.triples[place].object}
-        shared = [n for n, one in enumerate(self.triples) if n != place and sides & {one.subject, one.object}]
+        shared = [n for n, triple in enumerate(self.triples) if n != place and sides & {triple.subject, triple.object}]
         return sorted((n for n in shared if self.table[n].any()), key=lambda n: (-self.cosine(self.table[n]), n))
 
     def vectors(self, triples: Integers) -> np.ndarray:
@@ -61,8 +61,8 @@ def text(triple: Triple) -> str:
 def encode(texts: Sequence[str]) -> np.ndarray:
     """Words as directions, by their checksums: texts that share words are near each other."""
     rows = np.zeros((len(texts), 8), np.float32)
-    for row, one in zip(rows, texts, strict=True):
-        for word in one.split():
+    for row, wording in zip(rows, texts, strict=True):
+        for word in wording.split():
             row[zlib.crc32(word.encode()) % 8] += 1 + zlib.crc32(word.encode()) % 7
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows
@@ -90,12 +90,12 @@ def algorithm_1(space: Listed, initial: Sequence[int], b: int, length: int, gamm
                 if any(t in other for _, other in beams):
                     continue
                 extended.append((s + score([*chain, t]), [*chain, t]))
-            extended.sort(key=lambda one: -one[0])
+            extended.sort(key=lambda beam: -beam[0])
             for n, (value, longer) in enumerate(extended):
                 following.append((value * math.exp(-min(n, gamma) / gamma), longer))
         if not following:
             return beams
-        beams = sorted(following, key=lambda one: -one[0])[:b]
+        beams = sorted(following, key=lambda beam: -beam[0])[:b]
     return beams
 
 
@@ -112,9 +112,9 @@ def test_as_written_down_in_the_paper(
     initial = data.draw(st.lists(st.integers(0, len(triples) - 1), min_size=1, max_size=8))
     expected = algorithm_1(space, initial, b, length, gamma, most)
     given = replace(EXACT, beam_width=b, beam_length=length, gamma=gamma, neighbours_per_beam=most)
-    found = search_beams(space, np.array(initial, np.int64), given, encode)
-    assert found.paths() == [chain for _, chain in expected]
-    assert found.scores == pytest.approx([score for score, _ in expected], abs=1e-8)
+    beams = search_beams(space, np.array(initial, np.int64), given, encode)
+    assert beams.paths() == [chain for _, chain in expected]
+    assert beams.scores == pytest.approx([score for score, _ in expected], abs=1e-8)
 
 
 @settings(max_examples=examples(60))
@@ -160,10 +160,10 @@ def test_composed_by_hand() -> None:
     # The first beams: 0 with cos 60° = 0.5, 3 with cos 90° = 0. Beyond 3 there is nothing: it is lost.
     # 0 and 1 cancel sideways: their sum points at the question, cos 0° = 1; with 2 it stays at 60°: 0.5.
     # So 0.5 + 1 = 1.5 comes first (weight 1), 0.5 + 0.5 = 1 second: times exp(-1/4).
-    found = search_beams(hand(), np.array([3, 0]), COMPOSED, never)
-    assert found.paths() == [[0, 1], [0, 2]]
-    assert found.scores == pytest.approx([1.5, math.exp(-1 / 4)], abs=1e-9)
-    assert (found.considered, found.encoded) == (4, 0)
+    beams = search_beams(hand(), np.array([3, 0]), COMPOSED, never)
+    assert beams.paths() == [[0, 1], [0, 2]]
+    assert beams.scores == pytest.approx([1.5, math.exp(-1 / 4)], abs=1e-9)
+    assert (beams.considered, beams.encoded) == (4, 0)
 
 
 def test_diversity_lets_another_start_in() -> None:
@@ -176,26 +176,26 @@ def test_diversity_lets_another_start_in() -> None:
     assert search_beams(wider, start, plain, never).paths() == [[4, 5], [0, 1]]
     assert search_beams(wider, start, replace(plain, beam_width=3), never).paths() == [[4, 5], [0, 1], [0, 2]]
     # With γ = 1 the second extension of 0 counts exp(-1) of 1.
-    found = search_beams(wider, start, replace(plain, beam_width=3, diversity=True), never)
-    assert found.paths() == [[4, 5], [0, 1], [0, 2]]
-    assert found.scores == pytest.approx([1 + math.cos(math.radians(40)), 1.5, math.exp(-1)], abs=1e-9)
+    beams = search_beams(wider, start, replace(plain, beam_width=3, diversity=True), never)
+    assert beams.paths() == [[4, 5], [0, 1], [0, 2]]
+    assert beams.scores == pytest.approx([1 + math.cos(math.radians(40)), 1.5, math.exp(-1)], abs=1e-9)
 
 
 def test_dead_ends() -> None:
     start, keep = np.array([0, 4]), replace(COMPOSED, dead_end="keep", beam_width=3)
     assert search_beams(hand(), start, COMPOSED, never).paths() == [[0, 1], [0, 2]]  # 4 had the best score, and is lost
-    kept = search_beams(hand(), start, keep, never)
-    assert kept.paths() == [[0, 1], [4], [0, 2]]
-    assert kept.scores == pytest.approx([1.5, 1.0, math.exp(-1 / 4)], abs=1e-9)
-    assert kept.chains.tolist() == [[0, 1], [4, NOTHING], [0, 2]]
+    beams = search_beams(hand(), start, keep, never)
+    assert beams.paths() == [[0, 1], [4], [0, 2]]
+    assert beams.scores == pytest.approx([1.5, 1.0, math.exp(-1 / 4)], abs=1e-9)
+    assert beams.chains.tolist() == [[0, 1], [4, NOTHING], [0, 2]]
     alone = search_beams(hand(), np.array([4, 3]), COMPOSED, never)
     assert alone.paths() == [[4], [3]]  # nothing extends: the last beams that there were
 
 
 def test_one_triple_a_chain() -> None:
-    found = search_beams(hand(), np.array([3, 0, 4, 0]), replace(COMPOSED, beam_length=1), never)
-    assert found.paths() == [[4], [0]]
-    assert found.scores == pytest.approx([1.0, 0.5], abs=1e-9)
+    beams = search_beams(hand(), np.array([3, 0, 4, 0]), replace(COMPOSED, beam_length=1), never)
+    assert beams.paths() == [[4], [0]]
+    assert beams.scores == pytest.approx([1.0, 0.5], abs=1e-9)
 
 
 def test_refined_encodes_the_survivors_alone() -> None:
@@ -231,8 +231,8 @@ def test_visited() -> None:
     # Triple 3 is in the beams at first, and not afterwards: then it may come again.
     star = [Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "d"), Triple("c", "s", "e")]
     space = Listed(star, np.array([corner(angle) for angle in (0, 1, 40, 2)]), np.array([1.0, 0.0]))
-    one = replace(given, beam_width=1, beam_length=3)
-    assert search_beams(space, np.array([0, 3]), one, never).paths() == [[0, 1, 3]]
+    single = replace(given, beam_width=1, beam_length=3)
+    assert search_beams(space, np.array([0, 3]), single, never).paths() == [[0, 1, 3]]
 
 
 def test_the_same_statement_of_two_passages() -> None:

@@ -217,8 +217,8 @@ def test_a_plain_reply_may_hold_the_json_that_the_prompt_asks_for() -> None:
 
 
 def test_a_plain_no_may_hold_the_json_that_the_prompt_asks_for() -> None:
-    found = reasoned('```json\n{"answerable": false, "answer": "", "why": "The river is missing."}\n```')
-    assert found == Reasoning(answerable=False, why="The river is missing.")
+    reasoning = reasoned('```json\n{"answerable": false, "answer": "", "why": "The river is missing."}\n```')
+    assert reasoning == Reasoning(answerable=False, why="The river is missing.")
 
 
 # ---------------------------------------------------------------- rules
@@ -230,8 +230,8 @@ def by_rule(task: Task[Any], given: Mapping[str, Any]) -> Any:
 
 
 def read(question: str, *known: Triple, passages: tuple[NumberedPassage, ...] = shows(*TEXTS)) -> tuple[Triple, ...]:
-    found: Read = by_rule(READ, inputs(question, *known, passages=passages))
-    return found.distinct()
+    reading: Read = by_rule(READ, inputs(question, *known, passages=passages))
+    return reading.distinct()
 
 
 def test_the_rules_read_on_from_what_is_known() -> None:
@@ -250,10 +250,10 @@ def test_the_rules_read_only_what_is_there() -> None:
 
 @pytest.mark.parametrize("known", [(), (DESIGNED,), (DESIGNED, BORN), (SPANS,)])
 def test_the_rules_reason_no_where_a_step_is_missing(known: tuple[Triple, ...]) -> None:
-    found: Reasoning = by_rule(REASON, inputs(QUESTION, *known))
-    assert (found.answerable, found.answer) == (False, "")
+    reasoning: Reasoning = by_rule(REASON, inputs(QUESTION, *known))
+    assert (reasoning.answerable, reasoning.answer) == (False, "")
     for word, fact in (("designer", DESIGNED), ("born", BORN), ("lies", LIES)):
-        assert (word in found.why.split()) == (fact not in known)
+        assert (word in reasoning.why.split()) == (fact not in known)
 
 
 def test_the_rules_reason_yes_where_all_that_is_compared_is_known() -> None:
@@ -272,8 +272,8 @@ def test_the_rules_reason_yes_where_all_that_is_asked_is_known(question: str, kn
 
 
 def rewrite(question: str, *known: Triple) -> str:
-    found: RewrittenQuestion = by_rule(REWRITE_QUESTION, inputs(question, *known))
-    return found.question
+    output: RewrittenQuestion = by_rule(REWRITE_QUESTION, inputs(question, *known))
+    return output.question
 
 
 def test_the_rules_ask_on_with_the_names_that_were_met() -> None:
@@ -300,11 +300,11 @@ _TRIPLES = st.lists(st.builds(Triple, _WORDS, _WORDS, _WORDS), max_size=4)
 @settings(max_examples=examples(100))
 @given(_WORDS, _TRIPLES, st.lists(st.tuples(_WORDS, _WORDS), max_size=3))
 def test_the_rules_of_anything(question: str, known: list[Triple], texts: list[tuple[str, str]]) -> None:
-    passages = tuple(NumberedPassage(number, str(number), *one) for number, one in enumerate(texts, 1))
-    found = read(question, *known, passages=passages)
+    passages = tuple(NumberedPassage(number, str(number), *text) for number, text in enumerate(texts, 1))
+    triples = read(question, *known, passages=passages)
     stated = {triple for passage in passages for triple in extract(passage.title, passage.text).triples}
-    assert set(found) <= stated - set(known)
-    assert len(found) == len(set(found))
+    assert set(triples) <= stated - set(known)
+    assert len(triples) == len(set(triples))
     reason: Reasoning = by_rule(REASON, inputs(question, *known))
     assert reason.answerable == (reason.why == "")
     assert rewrite(question, *known).strip() != ""

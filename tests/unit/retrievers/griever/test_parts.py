@@ -43,4 +43,6 @@ def test_labels(label: str) -> None:
 def test_ids_are_those_of_entity_predicate_and_direction() -> None:
     assert partial_id("Rhine", "rises in", False) == canonical.digest(["Rhine", "rises in", False])
     assert partial_id("Rhine", "rises in", True, "A#1") == f"A#1#{partial_id('Rhine', 'rises in', True)}"
-    assert len({partial_id(*one, inverse) for one in (("a b", "c"), ("a", "b c")) for inverse in (True, False)}) == 4
+    assert (
+        len({partial_id(*names, inverse) for names in (("a b", "c"), ("a", "b c")) for inverse in (True, False)}) == 4
+    )

@@ -63,9 +63,9 @@ def test_where_questions_are_split(question: str, clauses: list[str]) -> None:
 
 def test_forty_clauses_are_bounded() -> None:
     question = "Find one " + "who knows one " * 40
-    found = split_question(question, CONNECTORS, with_question=True, most=8)
-    assert len(found) == 8
-    assert found[:2] == [question, question[question.index("who") :].strip()]
+    clauses = split_question(question, CONNECTORS, with_question=True, most=8)
+    assert len(clauses) == 8
+    assert clauses[:2] == [question, question[question.index("who") :].strip()]
     assert len(split_question(question, CONNECTORS, with_question=True, most=100)) == 41
 
 
@@ -90,9 +90,9 @@ def test_spans_of_ngrams() -> None:
 
 def test_an_ngram_is_the_mean_of_its_tokens() -> None:
     """Word pieces un|known and a word that has no token (a stop word of the encoder)."""
-    found = ngrams("unknown the cat", _tokens((0, 2), (2, 7), (12, 15)), 3, "mean")
+    pooled = ngrams("unknown the cat", _tokens((0, 2), (2, 7), (12, 15)), 3, "mean")
     text = "unknown the cat"
-    by_text = {text[start:end]: vector for (start, end), vector in zip(found.spans, found.vectors, strict=True)}
+    by_text = {text[start:end]: vector for (start, end), vector in zip(pooled.spans, pooled.vectors, strict=True)}
     half, third = 1 / math.sqrt(2), 1 / math.sqrt(3)
     assert set(by_text) == {"unknown", "unknown the cat", "cat"}  # the others have the tokens of these
     np.testing.assert_allclose(by_text["unknown"], [half, half, 0, 0], atol=1e-6)
@@ -119,9 +119,9 @@ def test_ngrams_of_tokens_that_overlap_and_nest(data: st.DataObject, pool: Pooli
         inside = frozenset(i for i, (low, high) in enumerate(tokens) if low < end and high > start)
         if inside:
             expected.setdefault(inside, (start, end))
-    found = ngrams(text, TokenEmbeddings(tuple(tokens), vectors), 3, pool)
-    assert found.spans == tuple(expected.values())
-    for inside, vector in zip(expected, found.vectors, strict=True):
+    result = ngrams(text, TokenEmbeddings(tuple(tokens), vectors), 3, pool)
+    assert result.spans == tuple(expected.values())
+    for inside, vector in zip(expected, result.vectors, strict=True):
         rows = vectors[sorted(inside)]
         pooled = rows.mean(axis=0) if pool == "mean" else rows.max(axis=0)
         np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), atol=1e-5)
@@ -138,10 +138,10 @@ def test_ngrams_as_texts() -> None:
 
 def test_names_are_matched_to_ngrams() -> None:
     among = Ngrams(((0, 1), (2, 3)), np.array([[1, 0], [0, 1]], np.float32))
-    found = match_names(np.array([[0.6, 0.8], [1, 0], [0, 0]], np.float32), among)
-    np.testing.assert_allclose(found.scores, [0.8, 1, 0], atol=1e-6)
-    assert found.places.tolist()[:2] == [1, 0]
-    best = choose_best(found, [[0, 1], [2]])
+    matches = match_names(np.array([[0.6, 0.8], [1, 0], [0, 0]], np.float32), among)
+    np.testing.assert_allclose(matches.scores, [0.8, 1, 0], atol=1e-6)
+    assert matches.places.tolist()[:2] == [1, 0]
+    best = choose_best(matches, [[0, 1], [2]])
     np.testing.assert_allclose(best.scores, [1, 0], atol=1e-6)
     assert best.places.tolist()[0] == 0
     nothing = match_names(np.ones((2, 2), np.float32), Ngrams((), np.empty((0, 2), np.float32)))
@@ -188,8 +188,8 @@ def test_third_triple_extends_last() -> None:
     third = [_scored("p4", "Ann", "born in", "Bath", 0.5)]
     for keep, expected in ((True, [(0,), (0, 1), (0, 2), (1,), (2,)]), (False, [(0, 1), (1,), (2,)])):
         graph = Subgraph(3, keep_prefixes=keep)
-        for found in (FIRST[:1], SECOND[:1], third):
-            graph.extend(found, {})
+        for triples in (FIRST[:1], SECOND[:1], third):
+            graph.extend(triples, {})
         assert [places for places, _ in _paths(graph)] == expected
 
 
@@ -206,27 +206,27 @@ def test_a_path_has_each_fact_once() -> None:
 
 def test_one_sub_graph_of_all_lines() -> None:
     """The triples of a line extend the paths of another; one that both found has its better score."""
-    one, other = _line([FIRST[0]], []), _line([], [])
-    other.subgraph = one.subgraph
+    first, other = _line([FIRST[0]], []), _line([], [])
+    other.subgraph = first.subgraph
     again = _scored("p2", "Emma", "published in", "1815", 0.5)
     empty = Shortlist((), (), {})
-    extend_subgraphs([one, other], [empty, empty], [[SECOND[0]], [again]])
-    assert _paths(one.subgraph) == [((0,), 0.8), ((0, 1), 0.65), ((1,), 0.5)]
-    extend_subgraphs([one, other], [empty, empty], [[again], []])
-    assert len(_paths(one.subgraph)) == 3  # it has this triple already
+    extend_subgraphs([first, other], [empty, empty], [[SECOND[0]], [again]])
+    assert _paths(first.subgraph) == [((0,), 0.8), ((0, 1), 0.65), ((1,), 0.5)]
+    extend_subgraphs([first, other], [empty, empty], [[again], []])
+    assert len(_paths(first.subgraph)) == 3  # it has this triple already
 
 
-def _line(scored: list[ScoredTriple], found: list[tuple[str, float]]) -> SubquerySearch:
+def _line(scored: list[ScoredTriple], hits: list[tuple[str, float]]) -> SubquerySearch:
     line = SubquerySearch("", np.empty(0, np.float32), Ngrams((), np.empty((0, 0), np.float32)), None, Subgraph(3))
-    line.add(tuple(Hit(id, "passage", (id,), (id,), "", "", score, "") for id, score in found))
+    line.add(tuple(Hit(id, "passage", (id,), (id,), "", "", score, "") for id, score in hits))
     line.subgraph.extend(scored, {})
     return line
 
 
 def test_passages_of_all_lines_as_one_ranking() -> None:
-    one = _line(FIRST, [("p0", 0.9), ("p1", 0.6), ("p9", 0.3)])
+    first = _line(FIRST, [("p0", 0.9), ("p1", 0.6), ("p9", 0.3)])
     other = _line(SECOND, [("p3", 4.0), ("p2", 2.0), ("p9", 1.0)])
-    assert rank([one, other], {}) == [
+    assert rank([first, other], {}) == [
         ("p1", pytest.approx(0.64)),
         ("p3", pytest.approx(0.36)),
         ("p2", pytest.approx(0.16)),
@@ -234,7 +234,7 @@ def test_passages_of_all_lines_as_one_ranking() -> None:
         ("p9", pytest.approx(1 / 3 - 2)),
     ]
     cosines = {"p0": 0.5, "p1": 0.1, "p2": 0.3, "p3": 0.2, "p9": 0.0}
-    assert rank([one, other], cosines) == [
+    assert rank([first, other], cosines) == [
         (id, pytest.approx(score)) for id, score in (("p1", 0.74), ("p3", 0.56), ("p0", 0.5), ("p2", 0.46), ("p9", 0))
     ]
 
@@ -242,7 +242,9 @@ def test_passages_of_all_lines_as_one_ranking() -> None:
 # ---------------------------------------------------------------- rewriting
 
 
-def _found(question: str, mention: str, entity: float, relation: str, predicate: float, other: str) -> ScoredTriple:
+def _scored_triple(
+    question: str, mention: str, entity: float, relation: str, predicate: float, other: str
+) -> ScoredTriple:
     def span(words: str) -> tuple[int, int]:
         return question.index(words), question.index(words) + len(words)
 
@@ -270,21 +272,21 @@ NORTH_STAR = "Who married the publisher of abolitionist newspaper The North Star
     ],
 )
 def test_the_mention_gives_way_to_what_was_found(entity: float, predicate: float, rewritten: str) -> None:
-    found = _found(NORTH_STAR, "The North Star", entity, "publisher", predicate, "Frederick Douglass")
-    assert rewrite(NORTH_STAR, [found], 0.7, 1) == rewritten
+    triple = _scored_triple(NORTH_STAR, "The North Star", entity, "publisher", predicate, "Frederick Douglass")
+    assert rewrite(NORTH_STAR, [triple], 0.7, 1) == rewritten
 
 
 def test_a_relation_around_the_mention_keeps_what_was_put_there() -> None:
     question = "Where was the author of Emma born?"
-    found = _found(question, "Emma", 0.9, "author of Emma born", 0.8, "Jane Austen")
-    assert rewrite(question, [found], 0.7, 1) == "Where was the Jane Austen?"
+    triple = _scored_triple(question, "Emma", 0.9, "author of Emma born", 0.8, "Jane Austen")
+    assert rewrite(question, [triple], 0.7, 1) == "Where was the Jane Austen?"
 
 
 def test_mentions_that_overlap_are_rewritten_once() -> None:
     question = "Did Ann meet Bob in Rome?"
-    best = _found(question, "Bob", 0.9, "meet", 0.1, "Robert")
-    around = _found(question, "Bob in", 0.95, "meet", 0.1, "Nobody")
-    other = _found(question, "Ann", 0.8, "meet", 0.1, "Anna")
+    best = _scored_triple(question, "Bob", 0.9, "meet", 0.1, "Robert")
+    around = _scored_triple(question, "Bob in", 0.95, "meet", 0.1, "Nobody")
+    other = _scored_triple(question, "Ann", 0.8, "meet", 0.1, "Anna")
     assert rewrite(question, [best, around, other], 0.7, 3) == "Did Anna meet Robert in Rome?"
     assert rewrite(question, [best, around, other], 0.7, 1) == "Did Ann meet Robert in Rome?"
     assert rewrite(question, [], 0.7, 1) == question
@@ -292,23 +294,23 @@ def test_mentions_that_overlap_are_rewritten_once() -> None:
 
 def test_the_best_triple_or_the_best_matched_entity_is_rewritten_first() -> None:
     question = "Did Ann meet Bob in Rome?"
-    triple = replace(_found(question, "Bob", 0.8, "meet", 0.1, "Robert"), score=0.9)
-    entity = replace(_found(question, "Ann", 0.95, "meet", 0.1, "Anna"), score=0.6)
-    lower = replace(_found(question, "Ann", 0.95, "meet", 0.1, "Annika"), score=0.5)
+    triple = replace(_scored_triple(question, "Bob", 0.8, "meet", 0.1, "Robert"), score=0.9)
+    entity = replace(_scored_triple(question, "Ann", 0.95, "meet", 0.1, "Anna"), score=0.6)
+    lower = replace(_scored_triple(question, "Ann", 0.95, "meet", 0.1, "Annika"), score=0.5)
     assert rewrite(question, [entity, triple], 0.7, 1) == "Did Ann meet Robert in Rome?"
     assert rewrite(question, [lower, triple, entity], 0.7, 1, "entity") == "Did Anna meet Bob in Rome?"
 
 
 def test_a_deleted_relation_is_no_second_rewriting() -> None:
     question = "Did Ann meet Bob in Rome?"
-    best = _found(question, "Bob", 0.9, "meet", 0.9, "Robert")
-    other = _found(question, "Ann", 0.8, "in Rome", 0.9, "Anna")
+    best = _scored_triple(question, "Bob", 0.9, "meet", 0.9, "Robert")
+    other = _scored_triple(question, "Ann", 0.8, "in Rome", 0.9, "Anna")
     assert rewrite(question, [best, other], 0.7, 1) == "Did Ann Robert in Rome?"
     assert rewrite(question, [best, other], 0.7, 2) == "Did Anna Robert ?"
 
 
 def test_an_alias_in_place_of_itself_says_nothing() -> None:
     question = "Did Ann meet Bob in Rome?"
-    itself = _found(question, "Bob", 0.9, "meet", 0.9, "BOB")
-    other = _found(question, "Ann", 0.8, "meet", 0.1, "Anna")
+    itself = _scored_triple(question, "Bob", 0.9, "meet", 0.9, "BOB")
+    other = _scored_triple(question, "Ann", 0.8, "meet", 0.1, "Anna")
     assert rewrite(question, [itself, other], 0.7, 1) == "Did Anna meet Bob in Rome?"

@@ -93,12 +93,12 @@ def test_one_request_proves_the_form_and_the_others_come_at_half_the_price(serve
 
 def test_interactive_answers_and_those_of_batches_are_the_same_to_the_cache(server: BatchServer, path: Path) -> None:
     ask(server, path, 10)
-    asked = len(server.requests)
+    request_count = len(server.requests)
     again = opened(server, path).map(ECHO, texts(10))
     assert again == echoed(10)
     with answers_can_wait():
         assert opened(server, path, **BATCHED).map(ECHO, texts(10)) == echoed(10)
-    assert len(server.requests) == asked
+    assert len(server.requests) == request_count
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -201,7 +201,7 @@ def test_an_answer_that_stays_unusable_is_a_failure_and_paid_once_a_run(server: 
     assert (server.single.requests, server.batched.requests) == (1 + 3, 2)
 
 
-STOPS: dict[str, tuple[BatchPlan, int, str, int]] = {  # the batch, inputs, what is said, and how many are answered
+STOPS: dict[str, tuple[BatchPlan, int, str, int]] = {  # the batch, inputs, the message, and how many are answered
     "expired": (
         BatchPlan("expired", unanswered=frozenset(range(150))),
         151,
@@ -226,14 +226,14 @@ STOPS: dict[str, tuple[BatchPlan, int, str, int]] = {  # the batch, inputs, what
 
 @pytest.mark.parametrize("how", STOPS)
 def test_batches_that_stop_are_finished_by_the_next_run(server: BatchServer, path: Path, how: str) -> None:
-    plan, count, said, answered = STOPS[how]
+    plan, count, message, answered = STOPS[how]
     server.plans = [plan]
-    with pytest.raises(ServiceError, match=said) as caught:
+    with pytest.raises(ServiceError, match=message) as caught:
         ask(server, path, count, retries=2)
     assert KEY not in str(caught.value)
     assert server.single.requests + server.batched.requests == answered
-    kept = cached_money(path)
-    assert 0 < kept < bill(server) if how == "cut" else kept == pytest.approx(bill(server))
+    money = cached_money(path)
+    assert 0 < money < bill(server) if how == "cut" else money == pytest.approx(bill(server))
     assert ask(server, path, count)[0] == echoed(count)
     assert cached_money(path) == pytest.approx(bill(server))
     assert server.single.requests + server.batched.requests == count
@@ -269,7 +269,7 @@ MISSING = r"openai:small at http.* has no Batch API: /\w+ answers .*Set batch=fa
 
 
 @pytest.mark.parametrize(
-    ("refusing", "fault", "said", "batches"),
+    ("refusing", "fault", "message", "batches"),
     [
         ("/v1/files", status(400, "file too odd"), "file too odd", []),
         ("/v1/files", status(404, "404 page not found"), MISSING, [""]),  # the next run forgets it
@@ -279,10 +279,10 @@ MISSING = r"openai:small at http.* has no Batch API: /\w+ answers .*Set batch=fa
     ],
 )
 def test_endpoints_that_refuse(
-    server: BatchServer, path: Path, refusing: str, fault: Fault, said: str, batches: list[str]
+    server: BatchServer, path: Path, refusing: str, fault: Fault, message: str, batches: list[str]
 ) -> None:
     server.choose = on_path(refusing, *[fault] * 5)
-    with pytest.raises(ServiceError, match=said):
+    with pytest.raises(ServiceError, match=message):
         ask(server, path, 10)
     assert [batch.id for batch in endpoint.read_batches(SQLiteCache(path))] == batches
     assert server.batched.requests == 0
@@ -303,14 +303,14 @@ def test_a_crash_between_the_answers_of_a_batch(
     server: BatchServer, path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(calls, "_ROWS", 2)
-    whole, written = SQLiteCache.put_many, 0
+    put_many, written = SQLiteCache.put_many, 0
 
     def crash(self: SQLiteCache, answers: Any) -> None:
         nonlocal written
         if written >= rows:
             raise KeyboardInterrupt
         written += len(answers)
-        whole(self, answers)
+        put_many(self, answers)
 
     with monkeypatch.context() as patched:
         patched.setattr(SQLiteCache, "put_many", crash)
@@ -362,9 +362,9 @@ def test_ctrl_c_says_that_the_batch_goes_on(
     setting = LLMSettings(cache=SQLiteCache(path), prices=PRICES, clock=type(QUICK)(sleep=stop))
     with answers_can_wait(), pytest.raises(KeyboardInterrupt):
         opened(server, setting=setting, **BATCHED).map(ECHO, texts(10))
-    said = capsys.readouterr().err
-    assert "echo: batch batch_0 in_progress, 0 of 9 answered, sent 0 s ago" in said
-    assert "Not ended: batch_0. The endpoint goes on, and so does the same command" in said
+    printed = capsys.readouterr().err
+    assert "echo: batch batch_0 in_progress, 0 of 9 answered, sent 0 s ago" in printed
+    assert "Not ended: batch_0. The endpoint goes on, and so does the same command" in printed
     assert ask(server, path, 10)[0] == echoed(10)
     assert len(server.batches) == 1
 
@@ -422,7 +422,7 @@ def test_no_secret_reaches_the_file(server: BatchServer, path: Path) -> None:
 def test_other_runs_wait_for_the_same_batch(server: BatchServer, path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(ask, server, path, 10) for _ in range(2)]
-        (first, one), (second, other) = (future.result() for future in both)
+        (first, first_tally), (second, other) = (future.result() for future in both)
     assert first == second == echoed(10)
     assert (server.single.requests, server.batched.requests) == (1, 9)
-    assert (one.spent + other.spent).money == pytest.approx(bill(server))
+    assert (first_tally.spent + other.spent).money == pytest.approx(bill(server))

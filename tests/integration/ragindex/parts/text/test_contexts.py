@@ -51,12 +51,12 @@ def contexts(workspace: Index, of: Part[Any]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    made = Index.open(tmp_path_factory.mktemp("contexts"), encoder=Letters(), create=True)
-    made.add(DOCUMENTS)
+    folder = Index.open(tmp_path_factory.mktemp("contexts"), encoder=Letters(), create=True)
+    folder.add(DOCUMENTS)
     over = [f"passages(by=sections, context={context})" for context in ("title", *WRITTEN)]
-    made.build(*[registry.scheme(f"{name}(over={one})") for name in ("bm25", "dense") for one in over])
-    made.build(*[registry.scheme(f"bm25(over=triple_passages(of={one}))") for one in over])
-    return made
+    folder.build(*[registry.scheme(f"{name}(over={source})") for name in ("bm25", "dense") for source in over])
+    folder.build(*[registry.scheme(f"bm25(over=triple_passages(of={source}))") for source in over])
+    return folder
 
 
 @pytest.mark.parametrize("context", WRITTEN)
@@ -79,7 +79,7 @@ def test_a_title_as_context_leaves_records_as_they_were(workspace: Index) -> Non
 
 
 @pytest.mark.parametrize(
-    ("context", "question", "found"),
+    ("context", "question", "expected"),
     [
         ("none", "Pier", ["pier#sections.0"]),
         ("none", "Blank", ["blank#sections.0"]),
@@ -89,10 +89,12 @@ def test_a_title_as_context_leaves_records_as_they_were(workspace: Index) -> Non
     ],
 )
 @pytest.mark.parametrize("method", ["bm25(over={})", "bm25(over=triple_passages(of={}))"])
-def test_the_context_is_analysed(method: str, context: str, question: str, found: list[str], workspace: Index) -> None:
+def test_the_context_is_analysed(
+    method: str, context: str, question: str, expected: list[str], workspace: Index
+) -> None:
     scheme = registry.scheme(method.format(f"passages(by=sections, context={context})"))
     (answer,) = workspace.open_method(scheme).retrieve([Query("q", question)], 9)
-    assert sorted(hit.id for hit in answer.hits) == found
+    assert sorted(hit.id for hit in answer.hits) == expected
 
 
 @pytest.mark.parametrize("over", ["token_vectors", "summary_tree"])
@@ -100,10 +102,10 @@ def test_every_part_encodes_the_same_texts(over: str, tmp_path: Path) -> None:
     with Index.open(tmp_path, encoder="lsa", create=True) as workspace:
         workspace.add(DOCUMENTS)
         if over == "token_vectors":
-            made = registry.part("token_vectors(of=passages(by=sections, context=headings))")
-            workspace.build(made)
+            token_vectors = registry.part("token_vectors(of=passages(by=sections, context=headings))")
+            workspace.build(token_vectors)
             # Blank / Pier, Pier The old pier is closed / Pier Tides, Tides It turns twice / Pier Fees, Fees A berth …
-            assert workspace.open_part(made).places.counts.tolist() <= [1, 7, 6, 8]
+            assert workspace.open_part(token_vectors).places.counts.tolist() <= [1, 7, 6, 8]
         else:
             tree = registry.scheme("raptor(over=passages(by=sections, context=headings))")
             workspace.build(tree)
@@ -112,10 +114,10 @@ def test_every_part_encodes_the_same_texts(over: str, tmp_path: Path) -> None:
             workspace.build(dense)
             vectors = workspace.open_part(dense.parts()[-1])
             assert {id: row["text"] for id, row in leaves.items()}.items() <= TEXTS.items()
-            held = workspace.open_part(tree.parts()[-1]).get([*leaves], ("vector",))
+            records = workspace.open_part(tree.parts()[-1]).get([*leaves], ("vector",))
             same = vectors.get([*leaves], ("vector",))
             assert len(leaves) == 4
-            assert held.column("vector").to_pylist() == same.column("vector").to_pylist()
+            assert records.column("vector").to_pylist() == same.column("vector").to_pylist()
 
 
 def test_headings_below_the_title() -> None:
@@ -144,7 +146,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
         yield running
 
 
-def told(server: OpenAIServer) -> list[str]:
+def list_messages(server: OpenAIServer) -> list[str]:
     return sorted(str(request.body["messages"][-1]["content"]) for request in server.requests)
 
 
@@ -164,7 +166,7 @@ def test_a_call_a_passage_and_again_where_its_document_changed(server: OpenAISer
             "z#words2.0": "",
         }
         beginning = "Title of the document: X\n\nBeginning of the document:\none a\n\n"
-        assert told(server) == [
+        assert list_messages(server) == [
             f"{beginning}Passage:\ntwo b",
             f"{beginning}What stands before the passage:\nthree c\n\nPassage:\nfour d",
             f"{beginning}What stands before the passage:\ntwo b\n\nPassage:\nthree c",
@@ -174,16 +176,16 @@ def test_a_call_a_passage_and_again_where_its_document_changed(server: OpenAISer
         server.requests.clear()
         workspace.add([replace(LETTERS, text=LETTERS.text.replace("three c", "three f"))])
         workspace.build()
-        assert len(told(server)) == 2  # the passage, and the one after it
+        assert len(list_messages(server)) == 2  # the passage, and the one after it
         assert contexts(workspace, WORDS)["x#words2.2"] == "X\nOf ree f."
         server.requests.clear()
         workspace.add([replace(LETTERS, text=LETTERS.text.replace("one a", "one g"))])
         assert workspace.build().made > 0
-        assert len(told(server)) == 4  # all of x, none of y
+        assert len(list_messages(server)) == 4  # all of x, none of y
         server.requests.clear()
         workspace.remove(["x"])
         workspace.build()
-        assert told(server) == []
+        assert list_messages(server) == []
         assert sorted(contexts(workspace, WORDS)) == ["y#words2.0", "z#words2.0"]
 
 
@@ -211,8 +213,8 @@ def test_rules_say_so(tmp_path: Path) -> None:
 def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
     corpus = Corpus("made", "made", (LETTERS, Document("z", "Z", " ")), 0, (), True)
     scheme = registry.scheme("bm25(over=passages(size=2, context=sentence))")
-    (found,) = estimate(corpus, [scheme], registry.llm("openai:small"), LLMSettings())
-    assert (found.task, found.calls) == (PLACING_SENTENCE.name, 4)
+    (estimated,) = estimate(corpus, [scheme], registry.llm("openai:small"), LLMSettings())
+    assert (estimated.task, estimated.calls) == (PLACING_SENTENCE.name, 4)
     assert server.requests == []
 
 

@@ -77,7 +77,7 @@ def task_of(body: Mapping[str, Any]) -> str:
     return str(body["response_format"]["json_schema"]["schema"]["required"][0])
 
 
-def asked(body: Mapping[str, Any]) -> str:
+def read_content(body: Mapping[str, Any]) -> str:
     """What stands after instructions and demonstrations, of which the rewriting has two."""
     return str(body["messages"][5 if task_of(body) == "paragraph" else 3]["content"])
 
@@ -86,11 +86,11 @@ def write(body: Mapping[str, Any]) -> str:
     """Rewrites a paragraph as what it was given, names the words in capitals, and makes a proposition of each line."""
     match task_of(body):
         case "paragraph":
-            return json.dumps({"paragraph": asked(body).replace("\n\n", "\n")})
+            return json.dumps({"paragraph": read_content(body).replace("\n\n", "\n")})
         case "entities":
-            found = [word for word in asked(body).split() if word.isupper()]
-            return json.dumps({"entities": [{"name": word, "type": "word", "aliases": []} for word in found]})
-    lines = asked(body).partition("Paragraph:\n")[2].splitlines()
+            entities = [word for word in read_content(body).split() if word.isupper()]
+            return json.dumps({"entities": [{"name": word, "type": "word", "aliases": []} for word in entities]})
+    lines = read_content(body).partition("Paragraph:\n")[2].splitlines()
     facts = [{"text": line, "triplets": [[*line.split()[:2], "x"], ["broken"]]} for line in lines]
     return json.dumps({"propositions": facts})
 
@@ -105,7 +105,7 @@ def test_three_calls_a_passage(server: OpenAIServer, tmp_path: Path) -> None:
         "entities",
         "propositions",
     ]  # once for both
-    assert [asked(request.body) for request in server.requests] == [
+    assert [read_content(request.body) for request in server.requests] == [
         "Title: T\n\nParagraph:\nRHINE flows FAR",
         "Title: T\n\nParagraph:\nTitle: T\nParagraph:\nRHINE flows FAR",
         "Entities: T; RHINE; FAR\n\nParagraph:\nTitle: T\nParagraph:\nRHINE flows FAR",
@@ -169,7 +169,7 @@ def test_a_passage_is_made_again_when_the_one_before_it_changes(server: OpenAISe
 @pytest.mark.parametrize("task", ["paragraph", "entities", "propositions"])
 def test_a_failure_at_any_step_fails_the_passage_alone(task: str, server: OpenAIServer, tmp_path: Path) -> None:
     def choose(received: Any, earlier: int) -> Any:
-        fails = task_of(received.body) == task and "BAD" in asked(received.body)
+        fails = task_of(received.body) == task and "BAD" in read_content(received.body)
         return chat(content="No.") if fails else None
 
     server.choose = choose
@@ -194,9 +194,9 @@ def test_a_paragraph_may_stay_as_it_is(server: OpenAIServer, tmp_path: Path) -> 
     workspace = asking(tmp_path, server)
     workspace.add([Document("a", "Rhine", "Rhine Length 1233 km\nRHINE flows FAR")])
     workspace.build(Propositions())
-    made = rows(workspace, Propositions(), "text", "entities")
-    assert [row["text"] for row in made] == ["Rhine Length 1233 km", "RHINE flows FAR"]
-    assert asked(server.requests[1].body) == "Title: Rhine\n\nParagraph:\nRhine Length 1233 km\nRHINE flows FAR"
+    records = rows(workspace, Propositions(), "text", "entities")
+    assert [row["text"] for row in records] == ["Rhine Length 1233 km", "RHINE flows FAR"]
+    assert read_content(server.requests[1].body) == "Title: Rhine\n\nParagraph:\nRhine Length 1233 km\nRHINE flows FAR"
 
 
 def test_an_alias_counts_as_the_name_it_is_listed_under() -> None:
@@ -217,15 +217,15 @@ def test_an_alias_counts_as_the_name_it_is_listed_under() -> None:
 
 def test_the_demonstrations_are_in_the_form_asked_for_and_keep_the_rules() -> None:
     given = {"title": "", "text": "", "previous": "", "entities": []}
-    found: dict[str, list[Any]] = {}
+    outputs: dict[str, list[Any]] = {}
     for task in (REWRITE_PARAGRAPH, ENTITIES, PROPOSITIONS):
         message = [message.content for message in render_messages(task, given) if message.role == "assistant"]
         assert [read_json(text, task.output)[1] for text in message] == ["strict"] * len(message)
-        found[task.name] = [read_json(text, task.output)[0] for text in message]
-    first, second = found["rewrite"]
+        outputs[task.name] = [read_json(text, task.output)[0] for text in message]
+    first, second = outputs["rewrite"]
     assert (second.of("as it is"), first.of("as it is")) == ("as it is", first.paragraph)
-    assert [type(first)(paragraph=said).of("as it is") for said in ("unchanged", "(unchanged)")] == ["as it is"] * 2
-    (entities,), (facts,) = found["entities"], found["propositions"]
+    assert [type(first)(paragraph=phrase).of("as it is") for phrase in ("unchanged", "(unchanged)")] == ["as it is"] * 2
+    (entities,), (facts,) = outputs["entities"], outputs["propositions"]
     listed = entities.named()
     for fact in facts.propositions:
         names, malformed = fact.named(listed, "listed")
@@ -245,15 +245,15 @@ def test_an_empty_rewriting_is_no_answer(server: OpenAIServer, tmp_path: Path) -
 
 def test_whole_documents_have_nothing_before_them(tmp_path: Path) -> None:
     documents = [Document("x#0", "", "one"), Document("x#1", "", "two")]
-    whole, cut_up = (
+    undivided, cut_up = (
         Index.open(tmp_path / "whole", chunking=None, create=True),
         Index.open(tmp_path / "cut", chunking=Chunking(6, 0), create=True),
     )
-    for workspace, added in ((whole, documents), (cut_up, [Document("x", "", "one\n\ntwo\n\nthree")])):
+    for workspace, added in ((undivided, documents), (cut_up, [Document("x", "", "one\n\ntwo\n\nthree")])):
         workspace.add(added)
         workspace.build(Preceding())
-    passages = whole.documents.passages(["x#0", "x#1"]).to_pylist()
-    assert whole.open_part(Preceding()).of(passages) == ["", ""]
+    passages = undivided.documents.passages(["x#0", "x#1"]).to_pylist()
+    assert undivided.open_part(Preceding()).of(passages) == ["", ""]
     passages = cut_up.documents.passages(["x#2", "x#0", "x#1"]).to_pylist()
     assert [passage["text"] for passage in passages] == ["three", "one", "two"]
     assert cut_up.open_part(Preceding()).of(passages) == ["two", "", "one"]

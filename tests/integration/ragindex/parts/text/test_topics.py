@@ -88,7 +88,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
         yield running
 
 
-def told(id: str, place: str, topic: str) -> Document:
+def make_document(id: str, place: str, topic: str) -> Document:
     return Document(id, id.upper(), f"{id} @{place} ~{topic}")
 
 
@@ -97,7 +97,7 @@ def topics(workspace: Index) -> dict[str, str]:
 
 
 def test_a_call_a_passage_and_again_for_what_changed(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = opened(tmp_path, server, [told("a", "1,0,0", "0,0,1"), told("b", "1,0,0", "0,1,0")])
+    workspace = opened(tmp_path, server, [make_document("a", "1,0,0", "0,0,1"), make_document("b", "1,0,0", "0,1,0")])
     workspace.build(SCHEME)
     assert topics(workspace) == {"a#topic": "@0,0,1", "b#topic": "@0,1,0"}
     assert [task_of(request.body) for request in server.requests] == ["topic"] * 2
@@ -105,7 +105,7 @@ def test_a_call_a_passage_and_again_for_what_changed(server: OpenAIServer, tmp_p
     assert contents == ["Title: A\n\na @1,0,0 ~0,0,1", "Title: B\n\nb @1,0,0 ~0,1,0"]
     (hit,) = SCHEME.open(workspace).retrieve([Query("q", "@0,0,1")], 1)[0].hits
     assert (hit.kind, hit.doc_ids) == ("topic", ("a",))
-    workspace.add([told("b", "1,0,0", "1,1,0"), told("c", "0,0,1", "1,0,0")])
+    workspace.add([make_document("b", "1,0,0", "1,1,0"), make_document("c", "0,0,1", "1,0,0")])
     workspace.remove(["a"])
     workspace.build()
     assert topics(workspace) == {"b#topic": "@1,1,0", "c#topic": "@1,0,0"}
@@ -117,7 +117,7 @@ def test_failed_topic_is_counted_and_retried_on_request(server: OpenAIServer, tm
         return chat(content="{}") if "~0,0,1" in json.dumps(received.body) else None
 
     server.choose = choose
-    workspace = opened(tmp_path, server, [told("a", "1,0,0", "0,0,1"), told("b", "1,0,0", "0,1,0")])
+    workspace = opened(tmp_path, server, [make_document("a", "1,0,0", "0,0,1"), make_document("b", "1,0,0", "0,1,0")])
     workspace.build(Topics())
     assert topics(workspace) == {"b#topic": "@0,1,0"}
     assert failed(workspace, "topics") == ["a"]
@@ -130,10 +130,10 @@ def test_failed_topic_is_counted_and_retried_on_request(server: OpenAIServer, tm
 
 
 def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
-    documents = (*(told(f"d{n}", "1,0,0", "0,0,1") for n in range(7)), Document("blank", "", " "))
+    documents = (*(make_document(f"d{n}", "1,0,0", "0,0,1") for n in range(7)), Document("blank", "", " "))
     corpus = Corpus("made", "made", documents, 0, (), True)
-    (found,) = estimate(corpus, [SCHEME], registry.llm("openai:small"), LLMSettings())
-    assert (found.task, found.calls) == ("topic", 7)
+    (estimated,) = estimate(corpus, [SCHEME], registry.llm("openai:small"), LLMSettings())
+    assert (estimated.task, estimated.calls) == ("topic", 7)
     assert server.requests == []
 
 
@@ -141,10 +141,10 @@ def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
 
 
 def test_coverage_by_topics_beside_a_tree(server: OpenAIServer, tmp_path: Path) -> None:
-    """The tree puts together what stands in one direction, topics what is said to be of one."""
+    """The tree puts together what stands in one direction, topics what the model calls one topic."""
     rings = [*around("a", 0, 0.2, 9), *around("b", 1, 0.2, 9)]
     topic = ("0,0,1", "0,1,0")
-    documents = [replace(one, text=f"{one.text} ~{topic[n % 2]}") for n, one in enumerate(rings, start=1)]
+    documents = [replace(ring, text=f"{ring.text} ~{topic[n % 2]}") for n, ring in enumerate(rings, start=1)]
 
     def answer(body: Mapping[str, Any]) -> str:
         return write(body) if task_of(body) == "topic" else json.dumps({"summary": "@1,1,1"})

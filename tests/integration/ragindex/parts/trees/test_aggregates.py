@@ -53,16 +53,16 @@ def texts(workspace: Index, part: Any) -> dict[tuple[str, ...], str]:
 
 def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, TOWNS)
-    dropped, kept = Aggregates(singles="drop"), Aggregates(singles="keep")
+    dropped, with_singles = Aggregates(singles="drop"), Aggregates(singles="keep")
     apart = Aggregates(singles="keep", dedupe=False)
-    workspace.build(Aggregates(), dropped, kept, apart)
-    held = nodes(workspace, Aggregates())
+    workspace.build(Aggregates(), dropped, with_singles, apart)
+    nodes_by_id = nodes(workspace, Aggregates())
     assert texts(workspace, Aggregates()) == {
         ("ANN",): "ANN met BOB\nANN sings\nAnn is not ANN",
         ("BOB",): "ANN met BOB\nBOB lives in ULM",
         ("EVE",): "EVE sleeps",  # alone, but nobody else is named there
     }
-    (ann,) = (row for row in held.values() if row["entities"] == ["ANN"])
+    (ann,) = (row for row in nodes_by_id.values() if row["entities"] == ["ANN"])
     assert ann == {
         "kind": "aggregate",
         "title": "",
@@ -78,9 +78,9 @@ def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
         "3 aggregates of 3 among 6 entities, of 7 propositions. 1 name no entity, 1 more are in no aggregate."
     )
     assert sorted(texts(workspace, dropped)) == [("ANN",), ("BOB",)]
-    assert texts(workspace, kept)[("CID", "DAN")] == "CID met DAN"  # of both the same is said
-    assert texts(workspace, kept)[("ULM",)] == "BOB lives in ULM"
-    assert sorted(texts(workspace, kept)) == [("ANN",), ("BOB",), ("CID", "DAN"), ("EVE",), ("ULM",)]
+    assert texts(workspace, with_singles)[("CID", "DAN")] == "CID met DAN"  # the same proposition of both
+    assert texts(workspace, with_singles)[("ULM",)] == "BOB lives in ULM"
+    assert sorted(texts(workspace, with_singles)) == [("ANN",), ("BOB",), ("CID", "DAN"), ("EVE",), ("ULM",)]
     assert sorted(texts(workspace, apart)) == [("ANN",), ("BOB",), ("CID",), ("DAN",), ("EVE",), ("ULM",)]
 
 
@@ -112,14 +112,14 @@ def test_an_entity_found_in_every_passage(server: OpenAIServer, tmp_path: Path) 
     workspace = opened(tmp_path, server, documents)
     bounded = Aggregates(tokens=65)
     workspace.build(bounded)
-    held = sorted(nodes(workspace, bounded).values(), key=lambda row: row["passage_ids"])
-    lines = [line for row in held for line in row["text"].split("\n")]
+    records = sorted(nodes(workspace, bounded).values(), key=lambda row: row["passage_ids"])
+    lines = [line for row in records for line in row["text"].split("\n")]
     assert sorted(lines) == sorted({*(f"HUB is near PLACE{n:03d}A for reason {n:03d}" for n in range(40)), "HUB rests"})
-    assert {tuple(row["entities"]) for row in held} == {("HUB",)}
-    assert max(len(row["text"]) for row in held) <= 260  # four characters a token
-    assert len(held) == 7
-    sizes = [len(row["passage_ids"]) for row in held]
-    assert sizes == [40, 6, 6, 6, 6, 6, 4]  # that it rests is said once, in all of them
+    assert {tuple(row["entities"]) for row in records} == {("HUB",)}
+    assert max(len(row["text"]) for row in records) <= 260  # four characters a token
+    assert len(records) == 7
+    sizes = [len(row["passage_ids"]) for row in records]
+    assert sizes == [40, 6, 6, 6, 6, 6, 4]  # all of them state once that it rests
     workspace.build(SummaryTree(over=bounded, stop_at=2, dimensions=2))
     assert len(nodes(workspace, SummaryTree(over=bounded, stop_at=2, dimensions=2))) == 7  # they have no direction
 
@@ -135,22 +135,22 @@ def test_no_propositions(server: OpenAIServer, tmp_path: Path) -> None:
 PLACED = [at("p1", 1, 0, 0), at("p2", 1, 0.1, 0), at("p3", 0, 0, 1), at("p4", 0, 0.1, 1)]
 SAID = [
     Document(
-        one.id,
+        leaf.id,
         "",
-        f"{one.text}\nANN {one.id} {one.text.split()[1]}\nBOB {one.id} {one.text.split()[1]}\nso it is @0,1,0",
+        f"{leaf.text}\nANN {leaf.id} {leaf.text.split()[1]}\nBOB {leaf.id} {leaf.text.split()[1]}\nso it is @0,1,0",
     )
-    for one in PLACED
+    for leaf in PLACED
 ]
 SMALL = {"stop_at": 1, "dimensions": 3}
 POOL = TreePool(trees=(SummaryTree(**SMALL), SummaryTree(over=Aggregates(), **SMALL)))
 
 
 def counted(workspace: Index, pool: TreePool) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for row in nodes(workspace, pool).values():
         key = (row["tree"], row["kind"])
-        found[key] = found.get(key, 0) + 1
-    return found
+        counts[key] = counts.get(key, 0) + 1
+    return counts
 
 
 FLAT = [registry.scheme(f"{name}(over={registry.label(POOL)})") for name in ("bm25", "dense", "hybrid", "composed")]
@@ -158,7 +158,7 @@ FLAT = [registry.scheme(f"{name}(over={registry.label(POOL)})") for name in ("bm
 
 @pytest.fixture(scope="module")
 def pooled(written: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Index:
-    marked = [replace(one, metadata={"page": number}) for number, one in enumerate(SAID)]
+    marked = [replace(text, metadata={"page": number}) for number, text in enumerate(SAID)]
     workspace = opened(tmp_path_factory.mktemp("pool"), written, marked)
     workspace.build(*FLAT)
     return workspace
@@ -225,9 +225,11 @@ def test_a_passage_without_propositions_is_still_in_the_pool(server: OpenAIServe
     )
     workspace = opened(tmp_path, server, SAID)
     workspace.build(POOL)
-    held = nodes(workspace, POOL)
-    assert {"p1", "p2", "p3", "p4"} < set(held)
-    assert [row["passage_ids"] for row in held.values() if row["kind"] == "aggregate"] == [["p1", "p2", "p3"]] * 2
+    nodes_by_id = nodes(workspace, POOL)
+    assert {"p1", "p2", "p3", "p4"} < set(nodes_by_id)
+    assert [row["passage_ids"] for row in nodes_by_id.values() if row["kind"] == "aggregate"] == [
+        ["p1", "p2", "p3"]
+    ] * 2
 
 
 def test_filters_reach_the_pool(pooled: Index) -> None:
@@ -264,5 +266,5 @@ def test_the_rules_name_entities_too(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add([Document("a", "Ada Miller", "Ada Miller was a glass painter. She was born in Lindau.")])
     workspace.build(Aggregates())
-    said = "Ada Miller was a glass painter.\nAda Miller was born in Lindau."
-    assert texts(workspace, Aggregates()) == {("Ada Miller",): said}
+    text = "Ada Miller was a glass painter.\nAda Miller was born in Lindau."
+    assert texts(workspace, Aggregates()) == {("Ada Miller",): text}

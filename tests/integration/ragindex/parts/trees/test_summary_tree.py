@@ -70,11 +70,11 @@ def test_the_tree_node_by_node(server: OpenAIServer, tmp_path: Path) -> None:
     workspace.build(FLAT)
     assert drawn(workspace, FLAT) == BRIDGED_TREE
     first, second, third, _ = BRIDGED_TREE
-    held = nodes(workspace, FLAT)
-    levels = {named(row["text"]): row["level"] for row in held.values()}
+    nodes_by_id = nodes(workspace, FLAT)
+    levels = {named(row["text"]): row["level"] for row in nodes_by_id.values()}
     assert [levels[name] for name in ("a1", first, joined([first, second, third]))] == [0, 1, 2]
-    assert {row["tree"] for row in held.values()} == {"passages"}
-    leaf = held["m"]
+    assert {row["tree"] for row in nodes_by_id.values()} == {"passages"}
+    leaf = nodes_by_id["m"]
     assert leaf == {
         "kind": "passage",
         "title": "",
@@ -87,7 +87,7 @@ def test_the_tree_node_by_node(server: OpenAIServer, tmp_path: Path) -> None:
         "children": [],
         "tree": "passages",
     }
-    (summary,) = (row for row in held.values() if named(row["text"]) == third)
+    (summary,) = (row for row in nodes_by_id.values() if named(row["text"]) == third)
     x, y, z = place(summary["text"])
     assert (round(x, 2), round(y, 2), round(z, 2)) == (0, 0, 1)
     assert summary == {
@@ -102,7 +102,7 @@ def test_the_tree_node_by_node(server: OpenAIServer, tmp_path: Path) -> None:
         "children": C,
         "tree": "passages",
     }
-    (root,) = (row for row in held.values() if row["level"] == 2)
+    (root,) = (row for row in nodes_by_id.values() if row["level"] == 2)
     assert root["passage_ids"] == [*A, *B, *C, "m"]
     assert summaries(server)[-1] == [first, second, third]
     assert notes(workspace, "summary_tree") == ["20 leaves; 3, 1 on the levels above."]
@@ -166,7 +166,7 @@ def test_texts_without_words_are_leaves_and_nothing_else(server: OpenAIServer, t
 def test_only_leaves(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, BRIDGED)
     workspace.build(SummaryTree(levels=1, stop_at=1))
-    assert sorted(nodes(workspace, SummaryTree(levels=1, stop_at=1))) == sorted(one.id for one in BRIDGED)
+    assert sorted(nodes(workspace, SummaryTree(levels=1, stop_at=1))) == sorted(document.id for document in BRIDGED)
     assert server.requests == []
 
 
@@ -208,10 +208,10 @@ def test_a_cluster_over_the_limit_is_clustered_again(server: OpenAIServer, tmp_p
     )
     tree = SummaryTree(stop_at=11, levels=2, cluster_tokens=350)
     workspace.build(tree)
-    made = [row for row in nodes(workspace, tree).values() if row["children"]]
-    assert sorted({child for row in made for child in row["children"]}) == [f"d{n:02d}" for n in range(12)]
-    assert max(len(row["children"]) for row in made) <= 4  # of some eighty tokens each
-    assert notes(workspace, "summary_tree") == [f"12 leaves; {len(made)} on the levels above."]
+    parents = [row for row in nodes(workspace, tree).values() if row["children"]]
+    assert sorted({child for row in parents for child in row["children"]}) == [f"d{n:02d}" for n in range(12)]
+    assert max(len(row["children"]) for row in parents) <= 4  # of some eighty tokens each
+    assert notes(workspace, "summary_tree") == [f"12 leaves; {len(parents)} on the levels above."]
 
 
 def test_a_summary_that_is_longer_than_asked_for_is_cut(server: OpenAIServer, tmp_path: Path) -> None:
@@ -274,8 +274,8 @@ def test_failed_summary_is_counted_and_retried_on_request(server: OpenAIServer, 
     workspace.build(FLAT, retry_failed=True)
     assert len(server.requests) == before + 2  # the one that failed, and the level above
     assert failed(workspace, "summary_tree") == []
-    held = nodes(workspace, FLAT)
-    assert named(held[id]["text"]) == joined(C)
+    nodes_by_id = nodes(workspace, FLAT)
+    assert named(nodes_by_id[id]["text"]) == joined(C)
     assert len(drawn(workspace, FLAT)) == 4
 
 
@@ -286,12 +286,12 @@ def test_only_what_changed_is_asked_again(server: OpenAIServer, tmp_path: Path) 
     workspace = opened(tmp_path, server, BRIDGED)
     workspace.build(FLAT)
     before = nodes(workspace, FLAT)
-    asked = len(server.requests)
+    request_count = len(server.requests)
     workspace.add([at("c4", 0.05, 0.05, 1)])
     workspace.build()
     first, second, _ = LEVEL
-    assert summaries(server)[asked] == ["c1", "c2", "c4"]  # c3 stands alone now
-    assert sorted(summaries(server)[asked + 1 :]) == [[first, second], ["(c1 c2 c4)", "c3"]]
+    assert summaries(server)[request_count] == ["c1", "c2", "c4"]  # c3 stands alone now
+    assert sorted(summaries(server)[request_count + 1 :]) == [[first, second], ["(c1 c2 c4)", "c3"]]
     grown = len(server.requests)
     workspace.remove(["c4"])
     workspace.build()
@@ -303,19 +303,19 @@ def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer
     workspace = opened(tmp_path, server, BRIDGED)
     workspace.build(FLAT, FLAT.model_copy(update={"threshold": 0.5}))
     assert len([1 for record in workspace.manifest.parts.values() if record.name == "summary_tree"]) == 2
-    one, other = (set(nodes(workspace, tree)) for tree in (FLAT, FLAT.model_copy(update={"threshold": 0.5})))
-    assert one & other == {document.id for document in BRIDGED}  # summaries are named by the tree too
+    first, other = (set(nodes(workspace, tree)) for tree in (FLAT, FLAT.model_copy(update={"threshold": 0.5})))
+    assert first & other == {document.id for document in BRIDGED}  # summaries are named by the tree too
 
 
 def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, encoder="lsa", chunking=None, create=True)
     workspace.add(DOCUMENTS)
     workspace.build(SummaryTree())
-    held = nodes(workspace, SummaryTree())
-    made = [row for row in held.values() if row["kind"] == "summary"]
-    assert len(made) > 1
-    for row in made:
-        texts = [f"{held[child]['title']}\n{held[child]['text']}" for child in row["children"]]
+    nodes_by_id = nodes(workspace, SummaryTree())
+    parents = [row for row in nodes_by_id.values() if row["kind"] == "summary"]
+    assert len(parents) > 1
+    for row in parents:
+        texts = [f"{nodes_by_id[child]['title']}\n{nodes_by_id[child]['text']}" for child in row["children"]]
         assert row["text"] == summarise(texts, 100, "english")
     assert "Summaries were made by rules, not by a language model." in notes(workspace, "summary_tree")
 
@@ -323,10 +323,10 @@ def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
 def test_an_estimate_counts_every_level() -> None:
     corpus = Corpus("checks", "made", DOCUMENTS, 0, (), True)
     plugin, setting = OpenAICompatibleChat(model="small"), LLMSettings(prices=PRICES)
-    (one,) = estimate(corpus, [Dense(over=SummaryTree(stop_at=2))], plugin, setting)
-    assert one.task == "summary"
-    assert one.calls >= 2
-    assert one.input_tokens > 100 * one.calls
+    (estimated,) = estimate(corpus, [Dense(over=SummaryTree(stop_at=2))], plugin, setting)
+    assert estimated.task == "summary"
+    assert estimated.calls >= 2
+    assert estimated.input_tokens > 100 * estimated.calls
     assert estimate(corpus, [Dense(over=SummaryTree(levels=1))], plugin, setting) == []
 
 

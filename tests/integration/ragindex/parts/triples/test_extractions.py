@@ -163,7 +163,7 @@ def test_triples_that_are_no_list_are_requested_again(server: OpenAIServer, tmp_
     assert (a["triples"], a["dropped"], len(server.requests)) == ('[["A", "p", "B"]]', 1.0, 2)
 
 
-def found(workspace: Index, question: str) -> list[str]:
+def find_ids(workspace: Index, question: str) -> list[str]:
     return [hit.id for hit in BM25(over=Triples()).open(workspace).retrieve([Query("q", question)], 5)[0].hits]
 
 
@@ -185,7 +185,7 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert {name: list(reasons) for name, reasons in failed.items()} == {"extractions": ["2"]}
     assert "gave no usable answer" in failed["extractions"]["2"]
     assert [row["id"] for row in rows(workspace, Extractions(), "source")] == ["1", "3"]
-    assert found(workspace, "tea") == []
+    assert find_ids(workspace, "tea") == []
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
     assert len(server.requests) == 4  # the one that failed was asked twice
 
@@ -198,7 +198,7 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     sulking.clear()
     assert workspace.build(*parts, retry_failed=True).made == 3  # one passage in each of three parts
     assert workspace.failures(BM25(over=Triples())) == {}
-    assert found(workspace, "tea") == ["2#t0000"]
+    assert find_ids(workspace, "tea") == ["2#t0000"]
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000", "2#t0000"]]
     assert len(server.requests) == 7
 
@@ -259,7 +259,7 @@ def test_the_demonstrations_state_what_their_texts_state(task: Task[Any]) -> Non
     for place, (answer, *_) in enumerate(message):
         shown = messages[1 + 2 * place].content
         assert TEXTS[place] in shown
-        triples = [Triple(*one) for one in getattr(answer, "triples", [])]
+        triples = [Triple(*fields) for fields in getattr(answer, "triples", [])]
         words = set(analyse(f"{shown} also called", "english"))
         for triple in triples:
             assert set(analyse(f"{triple.subject} {triple.predicate} {triple.object}", "english")) <= words, triple

@@ -57,8 +57,8 @@ def test_an_imported_file_is_counted_and_no_model_is_asked(server: OpenAIServer,
         ("3#t0000", "Oslo is far", ["3"]),
         ("5#t0000", "Rhine rises in Alps", ["5"]),
     ]
-    made = rows(workspace, Extractions(), "source", "dropped")
-    assert [(row["source"], row["dropped"]) for row in made] == [
+    records = rows(workspace, Extractions(), "source", "dropped")
+    assert [(row["source"], row["dropped"]) for row in records] == [
         ("file", 3.0),
         ("file", 1.0),
         ("file", 0.0),

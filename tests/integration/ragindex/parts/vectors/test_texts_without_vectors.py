@@ -96,7 +96,7 @@ def test_the_note_names_the_document_and_a_changed_text_is_no_longer_found(
         server.choose = refuse_hill
         index.add([Document("sarn", "Sarn", "The Sarn comes from Grey Anna.")])
         index.build()
-        (note,) = (one for one in format_part_notes(index, [registry.scheme("dense")]) if "again" in one)
+        (note,) = (text for text in format_part_notes(index, [registry.scheme("dense")]) if "again" in text)
         assert note.startswith("vectors: 1 record could not be made and is tried again the next time: sarn: openai:")
         assert "sarn#0" not in [id for id, _ in search(index, "dense")]
         assert len(search(index, "dense")) == len(TEXTS) - 1

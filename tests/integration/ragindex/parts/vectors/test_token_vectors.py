@@ -41,8 +41,8 @@ def vectors(rows: int, dimensions: int = 3) -> st.SearchStrategy[Floats]:
 def naive(record: Floats, question: Floats) -> float:
     """MaxSim, token by token."""
     total = 0.0
-    for one in question.astype(np.float64):
-        total += max(float(one @ other) for other in record.astype(np.float64))
+    for vector in question.astype(np.float64):
+        total += max(float(vector @ other) for other in record.astype(np.float64))
     return total
 
 
@@ -57,21 +57,21 @@ def scored(records: Sequence[Floats], questions: Sequence[Floats]) -> Doubles:
 
 
 def test_maxsim_by_hand() -> None:
-    one = np.array([[1, 0], [0, 1]], np.float32)
+    first = np.array([[1, 0], [0, 1]], np.float32)
     other = np.array([[0, -1], [0.5, 0]], np.float32)
     question = np.array([[0.6, 0.8], [-1, 0]], np.float32)
-    found = scored([one, other], [question, question[:1]])
+    scores = scored([first, other], [question, question[:1]])
     # one: max(.6, .8) + max(-1, 0); other: max(-.8, .3) + max(0, -.5)
-    np.testing.assert_allclose(found, [[0.8, 0.8], [0.3, 0.3]], atol=1e-5)
+    np.testing.assert_allclose(scores, [[0.8, 0.8], [0.3, 0.3]], atol=1e-5)
 
 
 def test_what_has_no_tokens_is_not_found() -> None:
-    one, nothing = np.ones((2, 3), np.float32), np.empty((0, 3), np.float32)
-    found = scored([one, nothing, one], [nothing, one])
-    assert found[:, 0].tolist() == [-np.inf] * 3
-    assert found[:, 1].tolist() == [found[0, 1], -np.inf, found[0, 1]]
-    assert found[0, 1] == pytest.approx(6, abs=1e-4)
-    assert scored([one], []).shape == (1, 0)
+    something, nothing = np.ones((2, 3), np.float32), np.empty((0, 3), np.float32)
+    scores = scored([something, nothing, something], [nothing, something])
+    assert scores[:, 0].tolist() == [-np.inf] * 3
+    assert scores[:, 1].tolist() == [scores[0, 1], -np.inf, scores[0, 1]]
+    assert scores[0, 1] == pytest.approx(6, abs=1e-4)
+    assert scored([something], []).shape == (1, 0)
 
 
 @settings(max_examples=examples(60))
@@ -103,12 +103,14 @@ def test_a_score_depends_on_nothing_but_question_and_record(seed: int, dimension
             assert scored([records[number]], [question])[0, 0] == together[number, column]
     files = [compress(records[n]) for n in range(60)]
     apart = RecordRows(np.arange(60), np.zeros(60, np.int64), lengths)
-    np.testing.assert_array_equal(maxsim(files, apart, [quantize_question(one) for one in questions]), together)
+    np.testing.assert_array_equal(
+        maxsim(files, apart, [quantize_question(embedded) for embedded in questions]), together
+    )
 
 
 def _units(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
-    made = rng.standard_normal((rows, dimensions))
-    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), np.float32)
+    drawn = rng.standard_normal((rows, dimensions))
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True), np.float32)
 
 
 # ---------------------------------------------------------------- compression
@@ -141,9 +143,9 @@ def test_how_far_scores_are_off() -> None:
 def test_an_average_by_hand(given_vectors: Floats) -> None:
     mean = restore(compress(given_vectors)).astype(np.float64).mean(axis=0)
     length = np.linalg.norm(mean)
-    found = restore(average(compress(given_vectors)))
-    assert found.shape == (1, 3)
-    np.testing.assert_allclose(found[0], mean / length if length else mean, atol=1 / 254 + 1e-6)
+    averages = restore(average(compress(given_vectors)))
+    assert averages.shape == (1, 3)
+    np.testing.assert_allclose(averages[0], mean / length if length else mean, atol=1 / 254 + 1e-6)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
@@ -169,7 +171,7 @@ def documents(*numbers: int) -> list[Document]:
     return [Document(f"d{number}", f"Title {number}", TEXTS[number % 4] * (1 + number // 4)) for number in numbers]
 
 
-def made(folder: Path, *numbers: int) -> Index:
+def build(folder: Path, *numbers: int) -> Index:
     workspace = Index.open(folder, chunking=None, create=True)
     workspace.add(documents(*numbers))
     workspace.build(PART)
@@ -180,7 +182,7 @@ def made(folder: Path, *numbers: int) -> Index:
 def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an index of six documents; those that change it take a copy."""
     folder = tmp_path_factory.mktemp("six") / "index"
-    made(folder, *range(6)).close()
+    build(folder, *range(6)).close()
     return folder
 
 
@@ -231,7 +233,7 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
     monkeypatch.setattr(token_vectors, "_MOST_SMALL", 2)
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # words are new, and a new fit would make new segments
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
-    workspace = made(tmp_path, *range(8))
+    workspace = build(tmp_path, *range(8))
     first, reader = opened(workspace), Index.open(workspace.folder, create=True)
     expected = everything(first)
     for number in (8, 9):
@@ -240,14 +242,14 @@ def test_small_segments_are_joined_and_old_ones_kept_while_they_are_read(
     assert len(opened(workspace).files) == 1  # of three, which were more than two
     assert len(segments(workspace)) == 2  # and that of the first sync, which somebody reads
     assert everything(first) == expected
-    found = everything(opened(workspace))
-    assert {id: found[id] for id in expected} == expected
+    records = everything(opened(workspace))
+    assert {id: records[id] for id in expected} == expected
     reader.close()
     workspace.add(documents(10))
     workspace.build(PART)
     assert len(segments(workspace)) == len(opened(workspace).files) == 2
-    found = everything(opened(workspace))
-    assert {id: found[id] for id in expected} == expected
+    records = everything(opened(workspace))
+    assert {id: records[id] for id in expected} == expected
 
 
 def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(
@@ -264,8 +266,8 @@ def test_what_nobody_holds_and_what_a_crash_left_is_cleared_away(
     index = opened(workspace)
     assert len(index.files) == len(segments(workspace)) == 2
     assert sum(map(len, index.files)) == index.places.counts.sum() + len(index.ids) < len(file)
-    found = everything(index)
-    assert {id: found[id] for id in ("d0", "d1")} == {id: expected[id] for id in ("d0", "d1")}
+    records = everything(index)
+    assert {id: records[id] for id in ("d0", "d1")} == {id: expected[id] for id in ("d0", "d1")}
 
 
 class Spelt(Letters):
@@ -279,8 +281,8 @@ class SpeltEncoder(LettersEncoder):
     def encode_tokens(self, texts: Sequence[str]) -> list[interfaces.TokenEmbeddings]:
         spans = [tuple((at, at + 1) for at, letter in enumerate(text) if letter.isalpha()) for text in texts]
         return [
-            interfaces.TokenEmbeddings(found, self.encode_queries([text[start:end] for start, end in found]))
-            for text, found in zip(texts, spans, strict=True)
+            interfaces.TokenEmbeddings(pair, self.encode_queries([text[start:end] for start, end in pair]))
+            for text, pair in zip(texts, spans, strict=True)
         ]
 
     def encode_queries_with_tokens(self, texts: Sequence[str]) -> tuple[Floats, list[interfaces.TokenEmbeddings]]:
@@ -332,15 +334,12 @@ def test_only_texts_that_changed_are_encoded(of: str, tmp_path: Path, monkeypatc
     assert everything(again.open_part(part)) == everything(workspace.open_part(part))
 
 
-@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
-def test_a_text_without_finite_vectors_fails_alone(
-    spoilt: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_without_finite_vectors_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encode, fault = token_vectors._OfEncoder.documents, "harbour of Orla"
 
     def spoil(coding: token_vectors._OfEncoder, texts: Sequence[str]) -> list[Floats]:
-        made = zip(encode(coding, texts), texts, strict=True)
-        return [np.full_like(vectors, spoilt) if fault in text else vectors for vectors, text in made]
+        encoded = zip(encode(coding, texts), texts, strict=True)
+        return [np.full_like(vectors, np.nan) if fault in text else vectors for vectors, text in encoded]
 
     monkeypatch.setattr(token_vectors._OfEncoder, "documents", spoil)
     workspace, scheme = Index.open(tmp_path, encoder=Spelt(), chunking=None, create=True), registry.scheme("colbert")
@@ -407,11 +406,11 @@ def test_records_outside_their_file_are_damage(
     read = token_vectors._read_stored_records
 
     def read_crafted(records: Collection) -> Any:
-        held = read(records)
+        intact = read(records)
         ((name, number),) = numbers.items()
         if name == "averages":
-            return replace(held, averages=np.full_like(held.averages, number))
-        return replace(held, places=replace(held.places, **{name: np.full_like(held.places.starts, number)}))
+            return replace(intact, averages=np.full_like(intact.averages, number))
+        return replace(intact, places=replace(intact.places, **{name: np.full_like(intact.places.starts, number)}))
 
     monkeypatch.setattr(token_vectors, "_read_stored_records", read_crafted)
     with pytest.raises(DamagedError, match="lie outside their file"):
@@ -443,20 +442,20 @@ def test_an_encoder_without_token_vectors(server: OpenAIServer, tmp_path: Path) 
 
 def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
     """With real weights, whose vectors of a batch depend on the batch in their last digits."""
-    found = []
+    contents = []
     for name, batches in (("one", [[0, 1, 6, 7]]), ("two", [[7], [1, 0, 6]])):
         encoder = f"sentence-transformers:{model_folder()}"
         workspace = Index.open(tmp_path / name, encoder=encoder, chunking=None, create=True)
         for batch in batches:
             workspace.add(documents(*batch))
             workspace.build(PART)
-        found.append(everything(opened(workspace)))
-    assert found[0] == found[1]
+        contents.append(everything(opened(workspace)))
+    assert contents[0] == contents[1]
     exact = workspace.encoder.encode_tokens(
         [QUESTION, *(f"{document.title}\n{document.text}" for document in documents(0, 1, 6, 7))]
     )
     expected = [naive(record.vectors, exact[0].vectors) for record in exact[1:]]
-    assert [found[0][f"d{number}"] for number in (0, 1, 6, 7)] == pytest.approx(expected, abs=0.02)
+    assert [contents[0][f"d{number}"] for number in (0, 1, 6, 7)] == pytest.approx(expected, abs=0.02)
 
 
 def test_the_law_over_records_that_are_no_passages(tmp_path: Path) -> None:

@@ -30,11 +30,11 @@ class Elements(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_the_policy_allows_only_what_has_the_nonce_of_this_response(server: Runn
             f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
-        elements = Elements(page.text).found
+        elements = Elements(page.text).tags
         assert [attributes for tag, attributes in elements if tag in ("script", "style")] == [{"nonce": nonce}] * 2
         assert (page.headers["cache-control"], page.headers["referrer-policy"]) == ("no-store", "no-referrer")
         assert page.headers["x-content-type-options"] == "nosniff"
@@ -108,10 +108,10 @@ def test_the_page_has_no_inline_handlers_or_styles_and_fetches_nothing(server: R
         page = client.get("/").text
         piece = client.post("/page/search", json={"query": QUESTION, "method": "hybrid"}).text
     for html in (page, piece):
-        for tag, attributes in Elements(html).found:
+        for tag, attributes in Elements(html).tags:
             assert not [name for name in attributes if name.startswith("on") or name in ("style", "src", "srcdoc")]
             assert tag not in ("img", "iframe", "object", "base")
-    linked = [attributes.get("href") for tag, attributes in Elements(page).found if "href" in attributes]
+    linked = [attributes.get("href") for tag, attributes in Elements(page).tags if "href" in attributes]
     assert linked == ["data:,"]
     assert "http:" not in page
     assert "https:" not in page
@@ -122,8 +122,10 @@ def test_a_piece_has_the_hits_with_the_words_that_matched(server: RunningServer)
     with server.client() as client:
         answer = client.post("/page/search", json={"query": QUESTION, "method": "hybrid", "k": 3})
     hits = server.service.collections["docs"].state.retrievers["hybrid"].search(QUESTION, k=3)
-    found = Elements(answer.text).found
-    shown = [attributes["data-document"] for tag, attributes in found if tag == "li" and "data-document" in attributes]
+    elements = Elements(answer.text).tags
+    shown = [
+        attributes["data-document"] for tag, attributes in elements if tag == "li" and "data-document" in attributes
+    ]
     assert shown == [hit.doc_ids[0] for hit in hits]
     assert shown[0] == "lindau"
     marked = "The <mark>lighthouse</mark> of Lindau was <mark>built</mark> in 1856. It stands at the harbour of Lindau."
@@ -145,7 +147,7 @@ def test_hostile_documents_are_text(tmp_path: Path) -> None:
     folder = build_index(tmp_path / "docs", ("bm25", "hybrid"), HOSTILE)
     with serving(f"docs={folder}", methods=("bm25", "hybrid")) as running, running.client() as client:
         html = client.post("/page/search", json={"query": "lighthouse <script>", "method": "hybrid"}).text
-    elements = Elements(html).found
+    elements = Elements(html).tags
     assert {tag for tag, _ in elements} <= {
         *("article", "h2", "h3", "p", "b", "ol", "li", "span", "bdi", "mark", "div", "button", "details", "summary"),
         *("a", "figure", "figcaption", "strong", "svg", "g", "title", "path", "text", "rect"),
@@ -154,7 +156,7 @@ def test_hostile_documents_are_text(tmp_path: Path) -> None:
     assert [attributes["href"] for tag, attributes in elements if tag == "a"] == ["https://example.org/?a=1&b='2'"]
     assert "javascript:" not in html
     ids = [attributes["data-document"] for tag, attributes in elements if tag == "li" and "data-document" in attributes]
-    assert sorted(map(str, ids)) == sorted(one.id for one in HOSTILE)
+    assert sorted(map(str, ids)) == sorted(document.id for document in HOSTILE)
 
 
 def test_grades_follow_renamed_documents(guarded: RunningServer) -> None:
@@ -184,7 +186,7 @@ def test_a_judgement_is_saved_as_compare_reads_it(guarded: RunningServer, tmp_pa
         assert read_judged(client, "Another?") == {"grades": {}}
 
     data = tmp_path / "corpus.jsonl"
-    lines = [json.dumps({"_id": one.id, "title": one.title, "text": one.text}) for one in DOCUMENTS]
+    lines = [json.dumps({"_id": passage.id, "title": passage.title, "text": passage.text}) for passage in DOCUMENTS]
     data.write_text("\n".join(lines))
     result = ragindex.compare(data, ["bm25"], questions=folder / "judgements", index=tmp_path / "compared")
     assert result["bm25"]["R@5"] == 1.0
@@ -217,8 +219,8 @@ def test_an_allowed_origin_may_ask_but_not_judge(
     folder = copy_index(server, tmp_path)
     with serving(f"docs={folder}", keys=load_keyring(None, ["docs"]), allowed_origins=(allowed,)) as running:
         with running.client() as client:
-            asked = client.post("/page/search", json={"query": QUESTION}, headers={"Origin": allowed})
-        assert asked.status_code == 200
+            response = client.post("/page/search", json={"query": QUESTION}, headers={"Origin": allowed})
+        assert response.status_code == 200
         assert judge(running, JUDGE, allowed).json()["error"]["code"] == "origin"
 
 

@@ -28,15 +28,15 @@ Standing = Callable[..., StandIn]
 
 @pytest.fixture
 def standing() -> Iterator[Standing]:
-    made: list[StandIn] = []
+    stand_ins: list[StandIn] = []
 
     def stand(answer: Callable[[str, str, str], Answer], **how: Any) -> StandIn:
-        made.append(StandIn(answer, **how))
-        return made[-1]
+        stand_ins.append(StandIn(answer, **how))
+        return stand_ins[-1]
 
     yield stand
-    for one in made:
-        one.stop()
+    for stand_in in stand_ins:
+        stand_in.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +175,7 @@ def secured(standing: Standing, tmp_path: Path, monkeypatch: Any) -> StandIn:
 
 
 def refused(url: str, folder: Path) -> str:
-    """What a user reads; nobody is told a key."""
+    """What a user reads; no message has a key."""
     with pytest.raises((StoreError, UsageError)) as error:
         opened(url, folder)
     message = [str(error.value), repr(error.value.__cause__), repr(error.value.__context__)]
@@ -190,8 +190,8 @@ def test_the_right_key_over_tls_is_let_in(secured: StandIn, tmp_path: Path) -> N
 
 def test_a_wrong_key_over_tls(secured: StandIn, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("ELASTICSEARCH_API_KEY", "another-key")
-    told = refused(secured.url, tmp_path)
-    assert told == (
+    message = refused(secured.url, tmp_path)
+    assert message == (
         f"The store at {secured.url} could not be opened: status 401: unable to authenticate with ApiKey …. "
         "Set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USER and ELASTICSEARCH_PASSWORD, to what the server accepts."
     )
@@ -207,8 +207,8 @@ def test_an_authority_that_has_not_signed_the_servers(
     monkeypatch.delenv("ELASTICSEARCH_CA_FILE")
     if file:
         monkeypatch.setenv("ELASTICSEARCH_CA_FILE", str(tmp_path / file))
-    told = refused(secured.url, tmp_path)
-    assert "ELASTICSEARCH_CA_FILE must name the certificate of the authority that has signed the server's" in told
+    message = refused(secured.url, tmp_path)
+    assert "ELASTICSEARCH_CA_FILE must name the certificate of the authority that has signed the server's" in message
     assert secured.heard == []  # the key was not sent to somebody else
 
 
@@ -241,19 +241,19 @@ def test_a_server_behind_tls_that_goes_away(secured: StandIn, tmp_path: Path) ->
 
 def test_rejected_writes_are_sent_again(standing: Standing, monkeypatch: Any) -> None:
     monkeypatch.setattr(bulk.time, "sleep", lambda _: None)
-    asked: list[list[str]] = []
+    batches: list[list[str]] = []
 
     def answer(_: str, body: str, __: str) -> Answer:
         ids = [json.loads(line)["index"]["_id"] for line in body.splitlines()[::2]]
-        asked.append(ids)
-        if len(asked) == 1:
+        batches.append(ids)
+        if len(batches) == 1:
             return failed("es_rejected_execution_exception", "the whole queue is full", 429)
         full = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue"}}
-        items = [{"index": full if id in ("b", "c") and len(asked) == 2 else {"status": 201}} for id in ids]
-        return 200, {"errors": len(asked) == 2, "items": items}
+        items = [{"index": full if id in ("b", "c") and len(batches) == 2 else {"status": 201}} for id in ids]
+        return 200, {"errors": len(batches) == 2, "items": items}
 
     bulk.send(_server(standing(answer).url), "things", [Action(id, b"{}") for id in "abcd"], "things")
-    assert asked == [["a", "b", "c", "d"], ["a", "b", "c", "d"], ["b", "c"]]
+    assert batches == [["a", "b", "c", "d"], ["a", "b", "c", "d"], ["b", "c"]]
 
 
 def test_concurrent_writes(standing: Standing, monkeypatch: Any) -> None:

@@ -40,9 +40,9 @@ def needed(good: dict[str, Any]) -> list[str]:
 @pytest.fixture(scope="module")
 def says() -> Iterator[tuple[Server, dict[str, Any]]]:
     """A server that answers what one tells it to."""
-    told: dict[str, Any] = {}
-    stand_in = StandIn(lambda *_: (200, told["body"]))
-    yield Server(stand_in.url, elastic_client.create_client([stand_in.url], max_retries=0), (), retries=0), told
+    reply: dict[str, Any] = {}
+    stand_in = StandIn(lambda *_: (200, reply["body"]))
+    yield Server(stand_in.url, elastic_client.create_client([stand_in.url], max_retries=0), (), retries=0), reply
     stand_in.stop()
 
 
@@ -52,30 +52,30 @@ def test_every_rule_has_an_answer_here() -> None:
 
 @pytest.mark.parametrize("kind", GOOD, ids=" ".join)
 def test_whole_answers_are_believed(kind: tuple[str, str], says: tuple[Server, dict[str, Any]]) -> None:
-    server, told = says
-    call, told["body"] = GOOD[kind]
-    assert server.try_to(call).body == told["body"]
+    server, reply = says
+    call, reply["body"] = GOOD[kind]
+    assert server.try_to(call).body == reply["body"]
 
 
 @pytest.mark.parametrize("kind", GOOD, ids=" ".join)
 def test_partial_answers_are_not_believed(kind: tuple[str, str], says: tuple[Server, dict[str, Any]]) -> None:
-    server, told = says
+    server, reply = says
     for body in bad_answers(kind):
-        told["body"] = body
+        reply["body"] = body
         with pytest.raises(RequestProblemError):
             server.try_to(GOOD[kind][0])
             pytest.fail(f"believed: {body}")
 
 
 def test_what_is_said_of_it(says: tuple[Server, dict[str, Any]]) -> None:
-    server, told = says
-    told["body"] = {"_shards": {"total": 3, "successful": 1, "failed": 1, "failures": [{"reason": REASON}]}}
+    server, reply = says
+    reply["body"] = {"_shards": {"total": 3, "successful": 1, "failed": 1, "failures": [{"reason": REASON}]}}
     with pytest.raises(
         StoreError,
         match=r"could not refresh: 1 of 3 shards have answered: the disk is gone\. Check GET _cluster/health",
     ):
         server.ask("refresh", GOOD["POST", "_refresh"][0])
-    told["body"] = copy.deepcopy(FOUND) | {"aggregations": {"fields": {"buckets": [], "sum_other_doc_count": 7}}}
+    reply["body"] = copy.deepcopy(FOUND) | {"aggregations": {"fields": {"buckets": [], "sum_other_doc_count": 7}}}
     with pytest.raises(StoreError, match="there are more fields than it lists"):
         server.ask("count", GOOD["POST", "_search"][0])
 

@@ -28,25 +28,27 @@ NOTE["schema"] |= {"language": "english", "dimensions": None}  # type: ignore[op
 
 def unauthorized(action: str) -> dict[str, str]:
     """As a server 8 says it."""
-    told = f"action [{action}] is unauthorized for API key id [abc] of user [someone] on indices [ragindex-w-texts-1]"
-    return {"type": "security_exception", "reason": f"{told}, this action is granted by the index privileges [all]"}
+    message = (
+        f"action [{action}] is unauthorized for API key id [abc] of user [someone] on indices [ragindex-w-texts-1]"
+    )
+    return {"type": "security_exception", "reason": f"{message}, this action is granted by the index privileges [all]"}
 
 
 @pytest.fixture
 def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
     """A store whose key may do all but one action."""
-    made: list[StandIn] = []
+    stand_ins: list[StandIn] = []
     for name in ("API_KEY", "USER", "PASSWORD", "CA_FILE"):
         monkeypatch.delenv(f"ELASTICSEARCH_{name}", raising=False)
 
     def opened(action: str) -> Any:
-        made.append(StandIn(lambda path, *_: _answer(path, action)))
-        written = {"name": "elasticsearch", "params": {"url": made[-1].url, "namespace": "w"}}
+        stand_ins.append(StandIn(lambda path, *_: _answer(path, action)))
+        written = {"name": "elasticsearch", "params": {"url": stand_ins[-1].url, "namespace": "w"}}
         return registry.store(written).open(tmp_path)
 
     yield opened
-    for one in made:
-        one.stop()
+    for stand_in in stand_ins:
+        stand_in.stop()
 
 
 def _answer(path: str, action: str) -> Answer:

@@ -56,8 +56,8 @@ def filled(folder: Path, memory: float, name: str = "some", vectors: Floats | No
     return collection
 
 
-def told(found: SearchResult) -> tuple[list[str], list[float], list[dict[str, Any]]]:
-    return found.ids, np.round(found.scores, 5).tolist(), found.records.to_pylist()
+def round_answer(answer: SearchResult) -> tuple[list[str], list[float], list[dict[str, Any]]]:
+    return answer.ids, np.round(answer.scores, 5).tolist(), answer.records.to_pylist()
 
 
 SOME = Ids(("r39", "r03", "missing", "r07", "r11"))
@@ -82,8 +82,12 @@ REQUESTS: list[SearchRequest] = [
 def test_answers_are_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     monkeypatch.setattr(lance_index, "_FEW", few)
     memory, beyond = filled(tmp_path / "a", 1), filled(tmp_path / "b", 0)
-    assert [told(hit) for hit in beyond.search(REQUESTS)] == [told(hit) for hit in memory.search(REQUESTS)]
-    assert [told(beyond.search([one])[0]) for one in REQUESTS] == [told(hit) for hit in memory.search(REQUESTS)]
+    assert [round_answer(hit) for hit in beyond.search(REQUESTS)] == [
+        round_answer(hit) for hit in memory.search(REQUESTS)
+    ]
+    assert [round_answer(beyond.search([request])[0]) for request in REQUESTS] == [
+        round_answer(hit) for hit in memory.search(REQUESTS)
+    ]
 
 
 @pytest.mark.parametrize("ann_from", [1, 10_000])
@@ -115,18 +119,20 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_several_collections_are_waited_for_once(tmp_path: Path, waits: list[int]) -> None:
-    one, other = filled(tmp_path / "a", 0, "one"), filled(tmp_path / "a", 0, "other")
-    asked = [(one, REQUESTS[:5]), (other, [TextQuery("word1", 3, ("text",))])]
-    alone = [[told(hit) for hit in collection.search(requests)] for collection, requests in asked]
+    first, other = filled(tmp_path / "a", 0, "one"), filled(tmp_path / "a", 0, "other")
+    searches = [(first, REQUESTS[:5]), (other, [TextQuery("word1", 3, ("text",))])]
+    alone = [[round_answer(hit) for hit in collection.search(requests)] for collection, requests in searches]
     waits.clear()
-    assert [[told(answer) for answer in answers] for answers in search_together(asked)] == alone
+    assert [[round_answer(answer) for answer in answers] for answers in search_together(searches)] == alone
     assert waits == [2]  # the five requests within ids are one query
 
 
 def test_search_in_memory_and_beyond(tmp_path: Path, waits: list[int]) -> None:
     beyond = [filled(tmp_path / "a", 0, name) for name in ("one", "other")]
-    asked = [(one, REQUESTS[:5]) for one in (beyond[0], filled(tmp_path / "b", 1), beyond[1])]
-    answers = [[told(found) for found in one] for one in search_together(asked)]
+    searches = [(collection, REQUESTS[:5]) for collection in (beyond[0], filled(tmp_path / "b", 1), beyond[1])]
+    answers = [
+        [round_answer(answer) for answer in collection_answers] for collection_answers in search_together(searches)
+    ]
     assert waits == [2]
     assert answers[0] == answers[1] == answers[2]
 
@@ -135,11 +141,14 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     """Each fits the budget, both do not: the second is searched by its indexes, where all its records would be read."""
     size = filled(tmp_path / "alone", 1).estimate()
     store = LanceDB(memory_gib=1.6 * size / 2**30).open(tmp_path / "a")
-    made = [filled(tmp_path / "a", 1.6 * size / 2**30, name) for name in ("one", "other")]
-    assert [[index.columns for index in wait(one.table.list_indices())] for one in made] == [[["tokens"]], [["tokens"]]]
-    opened = [store.open(one.name, one.version) for one in made]
-    answers = [[told(hit) for hit in one.search(REQUESTS)] for one in opened]
-    assert [str(one.describe()["search"]).partition(",")[0] for one in opened] == ["exact", "approximate"]
+    collections = [filled(tmp_path / "a", 1.6 * size / 2**30, name) for name in ("one", "other")]
+    assert [[index.columns for index in wait(collection.table.list_indices())] for collection in collections] == [
+        [["tokens"]],
+        [["tokens"]],
+    ]
+    opened = [store.open(collection.name, collection.version) for collection in collections]
+    answers = [[round_answer(hit) for hit in collection.search(REQUESTS)] for collection in opened]
+    assert [str(collection.describe()["search"]).partition(",")[0] for collection in opened] == ["exact", "approximate"]
     assert answers[0] == answers[1]
 
 
@@ -180,7 +189,9 @@ def test_lower_budget(tmp_path: Path) -> None:
     def opened(memory: float) -> Index:
         return Index.open(tmp_path / "w", chunking=None, store=LanceDB(memory_gib=memory), create=True)
 
-    queries = [Query(str(number), one.text) for number, one in enumerate(worlds.make_questions(50, per_kind=1))]
+    queries = [
+        Query(str(number), question.text) for number, question in enumerate(worlds.make_questions(50, per_kind=1))
+    ]
     roomy = opened(1)
     roomy.add(worlds.make_documents(50))
     retrievals = built_retriever(roomy, "bm25").retrieve(queries, 5)
@@ -188,7 +199,9 @@ def test_lower_budget(tmp_path: Path) -> None:
     tight = opened(0)
     again = built_retriever(tight, "bm25").retrieve(queries, 5)
     assert indexed(tight) == [["tokens"]]
-    assert [[hit.id for hit in one.hits] for one in again] == [[hit.id for hit in one.hits] for one in retrievals]
+    assert [[hit.id for hit in retrieval.hits] for retrieval in again] == [
+        [hit.id for hit in retrieval.hits] for retrieval in retrievals
+    ]
     version = tight.open_part(Passages()).version
     assert tight.build(Passages()).finish_seconds == 0
     assert opened(0).open_part(Passages()).version == version, "finished once"
@@ -197,28 +210,28 @@ def test_lower_budget(tmp_path: Path) -> None:
 def test_indexes_follow_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten rounds of adding, changing and removing, finished or not, beside a dictionary that holds the same."""
     monkeypatch.setattr(lancedb, "_LOOKUPS_FROM", 1)
-    rng, held = np.random.default_rng(1), dict[str, list[str]]()
+    rng, tags_by_id = np.random.default_rng(1), dict[str, list[str]]()
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", Schema(keywords=("tags",)))
     for number in range(10):
-        ids = [f"r{one:02d}" for one in rng.choice(60, 20, replace=False)]
-        tags = [[f"t{one}" for one in rng.choice(6, 2)] for _ in ids]
+        ids = [f"r{value:02d}" for value in rng.choice(60, 20, replace=False)]
+        tags = [[f"t{value}" for value in rng.choice(6, 2)] for _ in ids]
         collection.upsert(pa.RecordBatch.from_pydict({"id": ids, "tags": tags}))
-        held |= dict(zip(ids, tags, strict=True))
-        gone = [f"r{one:02d}" for one in rng.choice(60, 5, replace=False)]
+        tags_by_id |= dict(zip(ids, tags, strict=True))
+        gone = [f"r{value:02d}" for value in rng.choice(60, 5, replace=False)]
         collection.delete(gone)
-        held = {id: own for id, own in held.items() if id not in gone}
+        tags_by_id = {id: own for id, own in tags_by_id.items() if id not in gone}
         if number % 3:
             collection.finish()
         for tag in ("t0", "t5"):
-            expected = sorted(id for id, own in held.items() if tag in own)
+            expected = sorted(id for id, own in tags_by_id.items() if tag in own)
             where, but = Terms("tags", (tag,)), Not(Terms("tags", (tag,)))
-            found = [id for batch in collection.scan((), where) for id in batch.column("id").to_pylist()]
-            assert sorted(found) == expected
+            ids_found = [id for batch in collection.scan((), where) for id in batch.column("id").to_pylist()]
+            assert sorted(ids_found) == expected
             assert collection.search([FilterQuery(where, 100)])[0].ids == expected
-            assert collection.search([FilterQuery(but, 100)])[0].ids == sorted(held.keys() - set(expected))
-        assert collection.get(ids, ()).column("id").to_pylist() == [id for id in ids if id in held]
+            assert collection.search([FilterQuery(but, 100)])[0].ids == sorted(tags_by_id.keys() - set(expected))
+        assert collection.get(ids, ()).column("id").to_pylist() == [id for id in ids if id in tags_by_id]
     pinned = store.open("some", collection.version)
     assert pinned.search([FilterQuery(Terms("tags", ("t1",)), 100)])[0].ids == sorted(
-        id for id, own in held.items() if "t1" in own
+        id for id, own in tags_by_id.items() if "t1" in own
     )

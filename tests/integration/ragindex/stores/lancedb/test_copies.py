@@ -48,7 +48,11 @@ def open_both(folder: Path, version: int) -> tuple[LanceCollection, LanceCollect
 def answers(collection: LanceCollection) -> list[object]:
     hits = collection.search(REQUESTS)
     got = collection.get(["c", "x", "a"], ("text", "meta.year", "meta.never"))
-    return [*((one.ids, one.scores.tolist(), one.records.to_pydict()) for one in hits), got.to_pydict(), got.schema]
+    return [
+        *((answer.ids, answer.scores.tolist(), answer.records.to_pydict()) for answer in hits),
+        got.to_pydict(),
+        got.schema,
+    ]
 
 
 def test_a_copy_answers_like_lancedb_without_opening_it(tmp_path: Path) -> None:
@@ -67,8 +71,8 @@ def test_a_copy_answers_like_lancedb_without_opening_it(tmp_path: Path) -> None:
 def test_a_copy_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) -> None:
     folder = tmp_path_factory.mktemp("store")
     copied, _ = open_both(folder, write(LanceDB().open(folder), texts).version)
-    found = copied.get(list(texts), ("text",))
-    assert dict(zip(found["id"].to_pylist(), found["text"].to_pylist(), strict=True)) == texts
+    rows = copied.get(list(texts), ("text",))
+    assert dict(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True)) == texts
     assert copied._opened is None
 
 
@@ -91,10 +95,10 @@ def test_copy_counts_and_is_dropped(tmp_path: Path) -> None:
     collection = write(store, TEXTS)
     (name,) = list_copies(store)
     path = store.database.place("some") / files.COPIES / name
-    whole, copied = int(collection.describe()["bytes"]), path.stat().st_size
+    total, copied = int(collection.describe()["bytes"]), path.stat().st_size
     assert name == f"{collection.version}.{hash_file(path)}.arrow"
     path.unlink()
-    assert int(collection.describe()["bytes"]) == whole - copied
+    assert int(collection.describe()["bytes"]) == total - copied
     store.drop("some")
     assert not store.database.place("some").exists()
 
@@ -133,5 +137,5 @@ def test_a_reader_with_less_memory_than_the_writer_reads_lancedb(tmp_path: Path)
     opened = LanceDB(memory_gib=0).open(tmp_path).open("some", version)
     assert opened.copy is not None
     assert opened.get(["b"], ("text",)).to_pydict() == {"id": ["b"], "text": ["oak fen fen"]}
-    assert [hit.ids for hit in opened.search(REQUESTS)] == [one[0] for one in expected[:3]]  # type: ignore[index]
+    assert [hit.ids for hit in opened.search(REQUESTS)] == [answer[0] for answer in expected[:3]]  # type: ignore[index]
     assert opened._opened is not None

@@ -22,9 +22,9 @@ def test_a_collection_without_a_version_is_none(left: str, tmp_path: Path) -> No
     file.parent.mkdir(parents=True)
     file.write_bytes(b"half")
     assert (store.names(), store.version("half")) == ([], None)
-    made = store.create("half", SCHEMA)
-    made.upsert(records("a"))
-    assert [store.names(), made.get(["a"], ("text",)).to_pylist()] == [["half"], [{"id": "a", "text": "a"}]]
+    collection = store.create("half", SCHEMA)
+    collection.upsert(records("a"))
+    assert [store.names(), collection.get(["a"], ("text",)).to_pylist()] == [["half"], [{"id": "a", "text": "a"}]]
     store.drop("half")
     assert (store.names(), (tmp_path / "half.lance").exists()) == ([], False)
 

@@ -35,12 +35,12 @@ def test_what_the_index_lacks_is_scored_by_the_same_statistics(tmp_path: Path) -
     for id in ("r1", "a", "z"):
         collection.upsert(records({id: "oak fen rye"}))
         collection.finish()
-    found = collection.search([TextQuery("fen", 9)])[0]
-    assert found.ids == ["a", "r1", "r3", "r5", "r7", "z"]
-    assert len(set(found.scores.tolist())) == 1
+    hits = collection.search([TextQuery("fen", 9)])[0]
+    assert hits.ids == ["a", "r1", "r3", "r5", "r7", "z"]
+    assert len(set(hits.scores.tolist())) == 1
     alone = LanceDB(memory_gib=1).open(tmp_path / "b").create("some", SCHEMA)
     alone.upsert(collection.get(["a", *(f"r{n}" for n in range(9)), "z"], ("text", "tags", "vector")))
-    assert alone.search([TextQuery("fen", 9)])[0].scores.tolist() == found.scores.tolist()
+    assert alone.search([TextQuery("fen", 9)])[0].scores.tolist() == hits.scores.tolist()
 
 
 def test_filters_of_text_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +105,11 @@ def test_bytes_are_those_of_the_version_read(tmp_path: Path) -> None:
     collection.upsert(records({f"r{n}": "oak " * 200 for n in range(50)}))
     collection.finish()
     small = store.open("some", collection.version)
-    told = small.describe()["bytes"]
+    described = small.describe()["bytes"]
     collection.upsert(records({f"s{n}": f"{n} fen " * 2000 for n in range(50)}))
     collection.finish()
-    assert small.describe()["bytes"] == told
-    assert int(collection.describe()["bytes"]) > 1.5 * int(told)
+    assert small.describe()["bytes"] == described
+    assert int(collection.describe()["bytes"]) > 1.5 * int(described)
     assert size(store) >= int(collection.describe()["bytes"])
 
 
@@ -184,10 +184,10 @@ def test_cleaning(tmp_path: Path) -> None:
     for version in (middle, collection.version):
         reader, count = opened[version]
         again = store.open("some", version)
-        for one in (reader, again):
-            assert one.count() == count
-            assert len(one.search([TextQuery("oak", 9, ("text", "vector"))])[0].ids) == count
-            assert len(one.search([VectorQuery(np.array([1, 1], np.float32), 9)])[0].ids) == count
+        for reader_state in (reader, again):
+            assert reader_state.count() == count
+            assert len(reader_state.search([TextQuery("oak", 9, ("text", "vector"))])[0].ids) == count
+            assert len(reader_state.search([VectorQuery(np.array([1, 1], np.float32), 9)])[0].ids) == count
     store.clean("some", set())
     assert middle not in versions(store)
     assert store.version("some") == collection.version

@@ -32,8 +32,8 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     folder.mkdir()
     for number in range(PASSAGES):
-        one, other, third = (NAMES[place % 10] for place in (number, number // 10, number * 7 + 3))
-        text = f"# {one} {number}\n\n{one} met {other} at the bridge of {third} in {1800 + number}."
+        first, other, third = (NAMES[place % 10] for place in (number, number // 10, number * 7 + 3))
+        text = f"# {first} {number}\n\n{first} met {other} at the bridge of {third} in {1800 + number}."
         (folder / f"{number}.md").write_text(text, encoding="utf-8")
     return folder
 
@@ -52,11 +52,11 @@ def test_killed_and_resumed(data: Path, tmp_path: Path, server: BatchServer) -> 
     for path, time, before in MOMENTS:
         killer.aim(path, time, before=before)
         killer.process = start(data, index, server)
-        _, said = killer.process.communicate()
-        assert killer.process.returncode == -9, said
+        _, errors = killer.process.communicate()
+        assert killer.process.returncode == -9, errors
     process = start(data, index, server)
-    out, said = process.communicate()
-    assert process.returncode == 0, said
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
 
     assert [batch["status"] for batch in server.batches.values()] == ["expired", "completed"]
     with sqlite3.connect(index / "calls.sqlite") as calls:
@@ -74,7 +74,7 @@ def test_killed_and_resumed(data: Path, tmp_path: Path, server: BatchServer) -> 
     assert money == pytest.approx(server_money(server), rel=1e-12)
     assert single.requests <= 6  # each run that sends a batch proves the form first, and one error is asked alone
     assert json.loads(out)["spent"]["money"] <= money
-    assert re.search(r"extract: batch batch_\d completed", said)
+    assert re.search(r"extract: batch batch_\d completed", errors)
     manifest = json.loads((index / "workspace.json").read_text(encoding="utf-8"))
     built = [part["money"] for key, part in manifest["parts"].items() if part["input_tokens"]]
     assert built == [pytest.approx(money, rel=1e-9)]

@@ -16,7 +16,7 @@ CONTEXTS = ("title", "none", "headings", "sentence")
 
 
 def test_both_stores_find_the_same(tmp_path: Path) -> None:
-    methods = [registry.scheme(f"bm25(over=passages(by=sections, context={one}))") for one in CONTEXTS]
+    methods = [registry.scheme(f"bm25(over=passages(by=sections, context={context}))") for context in CONTEXTS]
     questions = [Query(str(n), text) for n, text in enumerate(("pier", "tides", "closed", "blank", "nine fees"))]
     answers = []
     with elasticsearch_store() as written:

@@ -49,11 +49,11 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[OpenAISe
 def near(estimated: list[Estimate], used: Mapping[str, tuple[int, int, int]]) -> dict[str, tuple[float, ...]]:
     """By task, calls, tokens in and tokens out of the estimate as shares of those used."""
     return {
-        one.task: tuple(
+        task.task: tuple(
             guess / real
-            for guess, real in zip((one.calls, one.input_tokens, one.output_tokens), used[one.task], strict=True)
+            for guess, real in zip((task.calls, task.input_tokens, task.output_tokens), used[task.task], strict=True)
         )
-        for one in estimated
+        for task in estimated
     }
 
 

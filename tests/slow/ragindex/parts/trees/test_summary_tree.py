@@ -37,11 +37,11 @@ def test_500_identical_passages(server: OpenAIServer, tmp_path: Path) -> None:
     assert server.requests == []  # one text is no cluster
     workspace.add([*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), at("t", 0, 0.05, 1)])
     workspace.build(FLAT)
-    found = drawn(workspace, FLAT)
-    ids = [one.id for one in same]
+    drawing = drawn(workspace, FLAT)
+    ids = [node.id for node in same]
     (row,) = (row for row in nodes(workspace, FLAT).values() if named(row["text"]) == "(same t)")
     assert row["passage_ids"] == row["children"] == [*ids, "t"]  # each is a child; the text was shown once
-    assert "(a1 a2 a3 a4 a5 a6)" in found
+    assert "(a1 a2 a3 a4 a5 a6)" in drawing
     assert ["same", "t"] in summaries(server)
 
 

@@ -40,8 +40,8 @@ def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningSer
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserPage]:
-    with browsing(tmp_path_factory.mktemp("profile")) as found:
-        yield found
+    with browsing(tmp_path_factory.mktemp("profile")) as browser_page:
+        yield browser_page
 
 
 def ask(page: BrowserPage, server: RunningServer) -> None:
@@ -120,7 +120,7 @@ def test_the_policy_stops_handlers_and_scripts(page: BrowserPage, server: Runnin
     page.evaluate("document.getElementById('put').click()")
     page.evaluate("document.body.append(Object.assign(document.createElement('script'), {textContent: 'ran = 1'}))")
     assert page.evaluate("typeof ran") == "undefined"
-    assert len([one for one in page.logged if "Content Security Policy" in one]) == 2
+    assert len([line for line in page.logged if "Content Security Policy" in line]) == 2
 
 
 @pytest.mark.parametrize("width", [360, 1280])
@@ -139,6 +139,6 @@ def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark(
     assert (
         page.evaluate("Math.min(...[...document.querySelectorAll('svg text')].map(one => one.getBBox().height))") >= 11
     )
-    least = 38 if width < 500 else 28  # fingers need more room than a mouse
+    least = 38 if width < 500 else 28  # fingers need larger targets than a mouse
     heights = "[...document.querySelectorAll('[data-grade]')].map(one => one.getBoundingClientRect().height)"
     assert page.evaluate(f"Math.min(...{heights})") >= least

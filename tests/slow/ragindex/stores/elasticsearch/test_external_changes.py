@@ -1,4 +1,4 @@
-"""What somebody else did to the indices: told, or mended, never taken for an empty store."""
+"""What somebody else did to the indices: reported or repaired, never taken for an empty store."""
 
 from fnmatch import fnmatch
 from pathlib import Path
@@ -43,9 +43,9 @@ def test_a_part_deleted_behind_our_back_is_made_anew(lost: str, written: str, tm
     space.add(DOCUMENTS)
     space.build(scheme)
     expected = ask_questions(scheme.open(space), 5)
-    doomed = [index for index in indices(space.store) if fnmatch(index, f"*{lost}")]
-    assert doomed
-    for index in doomed:
+    lost_indexes = [index for index in indices(space.store) if fnmatch(index, f"*{lost}")]
+    assert lost_indexes
+    for index in lost_indexes:
         space.store.server.client.indices.delete(index=index)
     again = Index.open(tmp_path / "w", create=True)
     again.build(scheme)

@@ -29,8 +29,8 @@ BATCH = 50
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
+    with cluster(tmp_path_factory.mktemp("cluster")) as cluster_nodes:
+        yield cluster_nodes
 
 
 def opened(nodes: Cluster, folder: Path, **parameters: Any) -> Any:
@@ -53,7 +53,7 @@ def write(collection: Collection, batch: int) -> set[str]:
     return set(ids)
 
 
-def held(collection: Collection) -> set[str]:
+def read_ids(collection: Collection) -> set[str]:
     return {id for batch in collection.scan(()) for id in batch.column("id").to_pylist()}
 
 
@@ -71,14 +71,14 @@ def test_a_node_with_the_primary_dies_while_records_are_written(nodes: Cluster, 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(writing)
         assert written.wait(60)
-        doomed = nodes.with_primary(f"{store.layout.base}-texts-*")
-        nodes.kill([doomed])
+        primary = nodes.with_primary(f"{store.layout.base}-texts-*")
+        nodes.kill([primary])
         done.result()
     collection.finish()
     assert len(acknowledged) == 30 * BATCH
-    assert held(store.open("texts", collection.version)) == acknowledged
+    assert read_ids(store.open("texts", collection.version)) == acknowledged
     nodes.bring()
-    assert held(opened(nodes, tmp_path).open("texts", collection.version)) == acknowledged
+    assert read_ids(opened(nodes, tmp_path).open("texts", collection.version)) == acknowledged
 
 
 def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluster, tmp_path: Path) -> None:
@@ -89,26 +89,26 @@ def test_a_node_with_the_primary_dies_while_questions_are_answered(nodes: Cluste
         write(collection, batch)
     collection.finish()
     reader = store.open("texts", collection.version)
-    asked = [TextQuery("word7 shared", 5, ("text",)), FilterQuery(None, 3)]
-    expected = [hit.ids for hit in reader.search(asked)]
+    requests = [TextQuery("word7 shared", 5, ("text",)), FilterQuery(None, 3)]
+    expected = [hit.ids for hit in reader.search(requests)]
     nodes.bring()  # the replica is there too
-    doomed, answers = nodes.with_primary(f"{store.layout.base}-texts-*"), []
+    primary, answers = nodes.with_primary(f"{store.layout.base}-texts-*"), []
     killed = threading.Event()
 
     def asking() -> None:
         while not killed.is_set() or len(answers) < 40:
-            answers.append([hit.ids for hit in reader.search(asked)])
+            answers.append([hit.ids for hit in reader.search(requests)])
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(asking)
-        nodes.kill([doomed])
+        nodes.kill([primary])
         killed.set()
         done.result()
     assert answers == [expected] * len(answers)
 
 
 def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> None:
-    """While they are away nobody is told that something was written; then the same sync goes on to the same index.
+    """While they are away no write is confirmed; then the same sync goes on to the same index.
 
     It begins with the two nodes that the test before has left, where it was run.
     """
@@ -128,12 +128,12 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
     assert_same(ask_questions(before, 5), expected, "a reader opened before")
     space.add(DOCUMENTS[12:])
     space.build(scheme)
-    whole = Index.open(tmp_path / "lance", chunking=None, create=True)
-    whole.add(DOCUMENTS)
-    whole.build(scheme)
+    undisturbed = Index.open(tmp_path / "lance", chunking=None, create=True)
+    undisturbed.add(DOCUMENTS)
+    undisturbed.build(scheme)
     assert_same(
         ask_questions(scheme.open(space), 5),
-        ask_questions(scheme.open(whole), 5),
+        ask_questions(scheme.open(undisturbed), 5),
         "an index of a store that was never away",
     )
 
@@ -147,14 +147,14 @@ def test_a_full_queue_turns_away_and_nothing_is_lost(nodes: Cluster, tmp_path: P
         acknowledged = set[str]().union(*pool.map(lambda batch: write(collection, batch), range(60)))
     assert len(acknowledged) == 60 * BATCH
     collection.finish()
-    assert held(collection) == acknowledged
+    assert read_ids(collection) == acknowledged
     with plain_client(store) as client:  # the framework never asks this
         pools = client.nodes.stats(metric="thread_pool")["nodes"].values()
-    assert sum(one["thread_pool"]["write"]["rejected"] for one in pools) > 0
+    assert sum(node["thread_pool"]["write"]["rejected"] for node in pools) > 0
 
 
 def test_nodes_that_are_too_slow(nodes: Cluster, tmp_path: Path) -> None:
-    """A write that waits goes on when they answer again; who does not want to wait is told why nothing came."""
+    """A write that waits goes on when they answer again; a short wait ends with the reason."""
     nodes.bring()
     store = opened(nodes, tmp_path)
     acknowledged = write(store.create("texts", TEXT), 0)
@@ -172,4 +172,4 @@ def test_nodes_that_are_too_slow(nodes: Cluster, tmp_path: Path) -> None:
             acknowledged |= done.result()
     finally:
         nodes.resume()
-    assert held(collection) == acknowledged
+    assert read_ids(collection) == acknowledged

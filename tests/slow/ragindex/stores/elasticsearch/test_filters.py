@@ -19,14 +19,14 @@ def written() -> Iterator[str]:
         yield usable
 
 
-@given(those=records, asked=st.lists(filters, min_size=60, max_size=80))
+@given(those=records, drawn_filters=st.lists(filters, min_size=60, max_size=80))
 @settings(max_examples=examples(6), suppress_health_check=list(HealthCheck))
 def test_filters_agree_with_reference(
-    written: str, tmp_path_factory: pytest.TempPathFactory, those: list[Row], asked: list[Filter]
+    written: str, tmp_path_factory: pytest.TempPathFactory, those: list[Row], drawn_filters: list[Filter]
 ) -> None:
     store = registry.store(written).open(tmp_path_factory.mktemp("filters") / "store")
     store.drop("records")
-    made = store.create("records", SCHEMA)
-    made.upsert(build_batch(those))
-    made.finish()
-    require_agreement(store.open("records", made.version), those, asked)
+    collection = store.create("records", SCHEMA)
+    collection.upsert(build_batch(those))
+    collection.finish()
+    require_agreement(store.open("records", collection.version), those, drawn_filters)

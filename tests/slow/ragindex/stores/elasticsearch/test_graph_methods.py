@@ -45,29 +45,29 @@ METHODS = (
     "hipporag(mode=facts, walk=power)",
     *CHUNKED,
 )
-QUESTIONS = [Query(str(n), one.text) for n, one in enumerate(worlds.make_questions(60, per_kind=3))]
+QUESTIONS = [Query(str(n), question.text) for n, question in enumerate(worlds.make_questions(60, per_kind=3))]
 
 
 @pytest.fixture(scope="module")
 def spaces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Index, Index]]:
     """The same world twice: in memory, and on Elasticsearch."""
     with elasticsearch_store() as written:
-        made = []
+        opened_spaces = []
         for store in ("lancedb", written):
             folder = tmp_path_factory.mktemp("graphs")
             space = Index.open(folder / "w", store=store, chunking=None, create=True)
             space.add(worlds.make_documents(60))
             space.build(*[registry.scheme(method) for method in METHODS])
-            made.append(space)
-        yield made[0], made[1]
+            opened_spaces.append(space)
+        yield opened_spaces[0], opened_spaces[1]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_method_answers_as_from_memory(method: str, spaces: tuple[Index, Index]) -> None:
-    expected, found = (registry.scheme(method).open(space).retrieve(QUESTIONS, 10) for space in spaces)
-    assert len(found) == len(QUESTIONS) >= 12
-    assert all(one.hits for one in expected)
-    assert_same(found, expected, method)
+    expected, retrievals = (registry.scheme(method).open(space).retrieve(QUESTIONS, 10) for space in spaces)
+    assert len(retrievals) == len(QUESTIONS) >= 12
+    assert all(retrieval.hits for retrieval in expected)
+    assert_same(retrievals, expected, method)
 
 
 def test_graph_without_memory(spaces: tuple[Index, Index]) -> None:

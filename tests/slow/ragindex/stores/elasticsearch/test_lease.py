@@ -123,8 +123,8 @@ def test_a_holder_that_has_lost_it_writes_no_more(pair: tuple[Any, Any]) -> None
             collection.delete(["a"])
         with pytest.raises(StoreError, match="was taken over"):
             collection.finish()
-    held, _ = elastic_lease._read(second.server, second._state)  # type: ignore[misc]
-    assert held["owner"] == "the second"  # what is not ours is not given back
+    lease, _ = elastic_lease._read(second.server, second._state)  # type: ignore[misc]
+    assert lease["owner"] == "the second"  # what is not ours is not given back
 
 
 def test_of_many_who_ask_at_once_one_gets_it(pair: tuple[Any, Any]) -> None:
@@ -142,12 +142,12 @@ def test_of_many_who_ask_at_once_one_gets_it(pair: tuple[Any, Any]) -> None:
     for thread in threads:
         thread.join()
     assert (len(taken), len(busy)) == (1, 7)
-    assert all(taken[0].document["owner"] in one for one in busy)
+    assert all(taken[0].document["owner"] in error for error in busy)
     taken[0].release()
 
 
 def test_an_answer_that_was_lost_on_the_way(pair: tuple[Any, Any]) -> None:
-    """The try before has written it: the next one is told of a conflict, with itself."""
+    """The try before has written it: the next one meets a conflict, with itself."""
     store = pair[0]
     lease = elastic_lease.acquire_lease(store.server, store._state, "the first", 30.0)
     before = lease.seen

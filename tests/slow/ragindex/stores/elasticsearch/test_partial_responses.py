@@ -45,7 +45,7 @@ def history(written: str, folder: Path) -> list[Any]:
         collection.finish()
         reader = store.open("texts", collection.version)
         seen = [reader.count(), reader.search([TextQuery("shared", 20), FilterQuery(None, 20)])[0].ids]
-        seen += [sorted(id for one in reader.scan(()) for id in one.column("id").to_pylist())]
+        seen += [sorted(id for records in reader.scan(()) for id in records.column("id").to_pylist())]
         seen += [reader.get(["01", "new"], ()).num_rows, reader.describe()["bytes"] > 0, store.names(), reader.fields()]
         store.clean("texts", frozenset())
         store.drop("texts")
@@ -62,8 +62,8 @@ class Spoiling:
         self.spoilt = 0
         inner = Transport.perform_request
 
-        def perform(one: Any, method: str, target: str, **how: Any) -> Any:
-            answer = inner(one, method, target, **how)
+        def perform(server: Any, method: str, target: str, **how: Any) -> Any:
+            answer = inner(server, method, target, **how)
             self.heard.append(responses.parse_endpoint(method, target))
             bad = dict(spoilt(answer.body)) if self.heard[-1] == kind and answer.meta.status < 300 else {}
             if not bad or (once and self.spoilt):

@@ -22,13 +22,13 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
     space.add(DOCUMENTS)
     trips = Trips(space.store, monkeypatch)
     queries = [Query("q", "Who climbed Mont Blanc?"), Query("r", "glass")]
-    for name, asked, expected in (
+    for name, questions, expected in (
         ("bm25", queries, 1),
         ("dense", queries, 1),
         ("hybrid", queries, 2),
         ("composed", queries, 2),
         ("griever", queries[:1], 12),  # of two iterations, six each
-        ("gear.naive", queries[:1], 6),  # two for the base; starts, neighbours, what is said of them, passages
+        ("gear.naive", queries[:1], 6),  # two for the base; starts, neighbours, statements, passages
         ("gear.naive(graph=triple_graph(memory_gib=0))", queries[:1], 6),
         ("links", queries[:1], 7),  # candidates, their scores; seeds, names, counts; passages found; once, titles
         ("evidence", queries[:1], 10),  # the same, and the links of a second hop
@@ -36,7 +36,7 @@ def test_round_trips_of_a_question(written: str, tmp_path: Path, monkeypatch: py
     ):
         retriever = built_retriever(space, registry.scheme(name))
         trips.paths.clear()
-        assert retriever.retrieve(asked, 5)[0].hits
+        assert retriever.retrieve(questions, 5)[0].hits
         assert (name, len(trips.paths)) == (name, expected), trips.paths
     parts = [space.open_part(part) for part in (Passages(), Vectors())]
     trips.paths.clear()
@@ -51,6 +51,6 @@ def test_collections_searched_together_are_one_round_trip(store: Any, monkeypatc
         collection.upsert(texts({name: "shared words"}))
         readers.append(finished(store, collection, name))
     trips = Trips(store, monkeypatch)
-    found = search_together([(reader, [TextQuery("words", 3), FilterQuery(None, 3)]) for reader in readers])
-    assert [[one.ids for one in each] for each in found] == [[["one"], ["one"]], [["two"], ["two"]]]
+    answers = search_together([(reader, [TextQuery("words", 3), FilterQuery(None, 3)]) for reader in readers])
+    assert [[answer.ids for answer in each] for each in answers] == [[["one"], ["one"]], [["two"], ["two"]]]
     assert trips.paths == ["/_msearch"]

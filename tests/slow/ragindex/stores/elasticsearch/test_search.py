@@ -22,40 +22,42 @@ def test_bm25_of_long_texts_is_that_of_memory(shards: int, tmp_path: Path) -> No
     rng = np.random.default_rng(3)
     words = [f"word{n}" for n in range(60)]
     share = np.arange(1, 61) ** -1.0 / (np.arange(1, 61) ** -1.0).sum()
-    made = {f"{n:04d}": " ".join(rng.choice(words, size=rng.integers(1, 300), p=share)) for n in range(600)}
+    texts_by_id = {f"{n:04d}": " ".join(rng.choice(words, size=rng.integers(1, 300), p=share)) for n in range(600)}
     text_queries = [TextQuery(" ".join(rng.choice(words, 5)), k) for k in (1, 10, 50, 700) for _ in range(10)]
     with elasticsearch_store(shards=shards) as written:
         store = registry.store(written).open(tmp_path / "elastic")
         collection = store.create("long", TEXT)
-        collection.upsert(texts(made))
+        collection.upsert(texts(texts_by_id))
         hits = finished(store, collection, "long").search(text_queries)
-    expected = held_in_memory(texts(made), TEXT, tmp_path / "lance").search(text_queries)
-    assert [one.ids for one in hits] == [one.ids for one in expected]
-    for one, twin in zip(hits, expected, strict=True):
-        np.testing.assert_allclose(one.scores, twin.scores, atol=1e-5)
+    expected = held_in_memory(texts(texts_by_id), TEXT, tmp_path / "lance").search(text_queries)
+    assert [ranking.ids for ranking in hits] == [ranking.ids for ranking in expected]
+    for answer, twin in zip(hits, expected, strict=True):
+        np.testing.assert_allclose(answer.scores, twin.scores, atol=1e-5)
 
 
 def test_a_candidate_that_the_engine_undervalues_is_found(store: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Texts of 152 to 167 tokens have one length for Lucene; the shortest have late ids, beyond the first page."""
     monkeypatch.setattr(search, "_SPARE", 0)
-    made = {f"{n:03d}": "rare " + "common " * (165 - n // 10) for n in range(70)}
-    made |= {f"z{n:03d}": "common " * 160 for n in range(200)}
+    texts_by_id = {f"{n:03d}": "rare " + "common " * (165 - n // 10) for n in range(70)}
+    texts_by_id |= {f"z{n:03d}": "common " * 160 for n in range(200)}
     collection = store.create("near", TEXT)
-    collection.upsert(texts(made))
-    asked = [TextQuery("rare", 3)]
+    collection.upsert(texts(texts_by_id))
+    requests = [TextQuery("rare", 3)]
     trips = Trips(store, monkeypatch)
-    found = finished(store, collection, "near").search(asked)[0]
-    assert found.ids == ["060", "061", "062"] == held_in_memory(texts(made), TEXT, tmp_path).search(asked)[0].ids
+    hits = finished(store, collection, "near").search(requests)[0]
+    assert (
+        hits.ids == ["060", "061", "062"] == held_in_memory(texts(texts_by_id), TEXT, tmp_path).search(requests)[0].ids
+    )
     assert trips.paths.count("/_msearch") > 1
 
 
 def test_a_question_of_more_tokens_than_a_query_may_have(store: Any, tmp_path: Path) -> None:
-    made = {f"{n:03d}": f"word{n} word{n + 1} shared" for n in range(300)}
+    texts_by_id = {f"{n:03d}": f"word{n} word{n + 1} shared" for n in range(300)}
     collection = store.create("texts", TEXT)
-    collection.upsert(texts(made))
-    asked = [TextQuery(" ".join(f"word{n}" for n in range(100, 2000)), 5)]
-    found = finished(store, collection, "texts").search(asked)[0]
-    assert found.ids == held_in_memory(texts(made), TEXT, tmp_path).search(asked)[0].ids
+    collection.upsert(texts(texts_by_id))
+    requests = [TextQuery(" ".join(f"word{n}" for n in range(100, 2000)), 5)]
+    hits = finished(store, collection, "texts").search(requests)[0]
+    assert hits.ids == held_in_memory(texts(texts_by_id), TEXT, tmp_path).search(requests)[0].ids
 
 
 def test_answers_longer_than_the_servers_window(store: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -71,17 +73,17 @@ def test_answers_longer_than_the_servers_window(store: Any, tmp_path: Path, monk
     collection = store.create("many", schema)
     collection.upsert(batch)
     reader, twin = finished(store, collection, "many"), held_in_memory(batch, schema, tmp_path)
-    asked = [
+    requests = [
         FilterQuery(None, 33),
         FilterQuery(Not(Ids(("03",))), 100),
         TextQuery("word word1", 30, ("text",)),
         VectorQuery(vectors[0], 30, ("text",)),
         VectorQuery(vectors[0], 39, (), Ids(tuple(f"{n:02d}" for n in range(0, 40, 2)))),
     ]
-    for one, expected in zip(reader.search(asked), twin.search(asked), strict=True):
-        assert one.ids == expected.ids
-        np.testing.assert_allclose(one.scores, expected.scores, atol=1e-6)
-        assert one.records.to_pydict() == expected.records.to_pydict()
+    for answer, expected in zip(reader.search(requests), twin.search(requests), strict=True):
+        assert answer.ids == expected.ids
+        np.testing.assert_allclose(answer.scores, expected.scores, atol=1e-6)
+        assert answer.records.to_pydict() == expected.records.to_pydict()
 
 
 def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
     batch = pa.RecordBatch.from_arrays([pa.array(ids), column], names=["id", "vector"])
     schema = Schema(dimensions=16)
     vector_queries = [VectorQuery(vector, 10) for vector in rng.standard_normal((20, 16)).astype(np.float32)]
-    few = [VectorQuery(one.vector, 10, (), Ids(tuple(ids[::7]))) for one in vector_queries]
+    few = [VectorQuery(request.vector, 10, (), Ids(tuple(ids[::7]))) for request in vector_queries]
     with elasticsearch_store(exact_up_to=1000) as written:
         store = registry.store(written).open(tmp_path / "elastic")
         collection = store.create("many", schema)
@@ -101,17 +103,17 @@ def test_many_vectors_go_through_a_graph_and_are_scored_whole(tmp_path: Path) ->
         collection.upsert(batch.slice(900))
         reader = finished(store, collection, "many")
         assert reader.describe()["search"].startswith("approximate")
-        found, found_few = reader.search(vector_queries), reader.search(few)
+        answers, found_few = reader.search(vector_queries), reader.search(few)
     twin = held_in_memory(batch, schema, tmp_path / "lance")
-    assert [one.ids for one in found_few] == [hit.ids for hit in twin.search(few)]
+    assert [ranking.ids for ranking in found_few] == [hit.ids for hit in twin.search(few)]
     expected = twin.search(vector_queries)
-    overlap = [len(set(one.ids) & set(other.ids)) / 10 for one, other in zip(found, expected, strict=True)]
+    overlap = [len(set(ranking.ids) & set(other.ids)) / 10 for ranking, other in zip(answers, expected, strict=True)]
     assert np.mean(overlap) >= 0.98
-    for one, other in zip(found, expected, strict=True):
-        whole = dict(zip(other.ids, other.scores, strict=True))
-        assert [score for id, score in zip(one.ids, one.scores, strict=True) if id in whole] == pytest.approx(
-            [whole[id] for id in one.ids if id in whole], abs=1e-6
-        )
+    for answer, other in zip(answers, expected, strict=True):
+        exact_scores = dict(zip(other.ids, other.scores, strict=True))
+        assert [
+            score for id, score in zip(answer.ids, answer.scores, strict=True) if id in exact_scores
+        ] == pytest.approx([exact_scores[id] for id in answer.ids if id in exact_scores], abs=1e-6)
 
 
 def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +124,11 @@ def test_vectors_that_came_at_once_get_a_graph_too(tmp_path: Path, monkeypatch: 
     merging = indices.merge_segments
     tries = []
 
-    def merge(*asked: Any, **how: Any) -> None:
+    def merge(*arguments: Any, **how: Any) -> None:
         tries.append(how)
         if len(tries) == 1:
             raise StoreError("cut short")
-        merging(*asked, **how)
+        merging(*arguments, **how)
 
     monkeypatch.setattr(indices, "merge_segments", merge)
     vectors = np.random.default_rng(2).standard_normal((1500, 16)).astype(np.float32)

@@ -36,11 +36,11 @@ steps = st.one_of(
 questions = st.lists(st.sampled_from((*WORDS, "none")), min_size=1, max_size=4).map(" ".join)
 
 
-def told(found: SearchResult) -> tuple[list[str], list[float], list[dict[str, object]]]:
-    return found.ids, np.round(found.scores, 9).tolist(), found.records.to_pylist()
+def round_answer(answer: SearchResult) -> tuple[list[str], list[float], list[dict[str, object]]]:
+    return answer.ids, np.round(answer.scores, 9).tolist(), answer.records.to_pylist()
 
 
-def asked(question: str) -> list[SearchRequest]:
+def make_requests(question: str) -> list[SearchRequest]:
     return [
         TextQuery(question, 3, ("text", "tags")),
         TextQuery(question, 40, ("vector",)),
@@ -59,28 +59,28 @@ def test_any_history_answers_like_a_fresh_collection(
 ) -> None:
     """By LanceDB's indexes, however old they are, as from memory; a reader stays where it was opened."""
     store = LanceDB(memory_gib=0).open(tmp_path_factory.mktemp("beyond"))
-    collection, held = store.create("some", SCHEMA), dict[str, str]()
+    collection, contents = store.create("some", SCHEMA), dict[str, str]()
     reader, before = None, list[tuple[object, ...]]()
     for step, what in [*history, ("finish", None)]:
         if isinstance(what, dict):
             collection.upsert(records(what))
-            held |= what
+            contents |= what
         elif isinstance(what, set):
             collection.delete(what)
-            held = {id: text for id, text in held.items() if id not in what}
+            contents = {id: text for id, text in contents.items() if id not in what}
         elif step == "finish":
             collection.finish()
             if reader is None:
                 reader = store.open("some", collection.version)
-                before = [told(hit) for hit in reader.search(asked(question))]
+                before = [round_answer(hit) for hit in reader.search(make_requests(question))]
         else:
             store.clean("some", {reader.version} if reader else set())
     fresh = LanceDB(memory_gib=1).open(tmp_path_factory.mktemp("fresh")).create("some", SCHEMA)
-    if held:
-        fresh.upsert(records(held))
-    expected = [told(hit) for hit in fresh.search(asked(question))]
-    for one in (collection, store.open("some", collection.version)):
-        assert [told(hit) for hit in one.search(asked(question))] == expected
+    if contents:
+        fresh.upsert(records(contents))
+    expected = [round_answer(hit) for hit in fresh.search(make_requests(question))]
+    for opened in (collection, store.open("some", collection.version)):
+        assert [round_answer(hit) for hit in opened.search(make_requests(question))] == expected
     assert reader is not None
     again = store.open("some", reader.version)
-    assert [told(hit) for hit in again.search(asked(question))] == before
+    assert [round_answer(hit) for hit in again.search(make_requests(question))] == before

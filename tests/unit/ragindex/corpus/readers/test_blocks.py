@@ -42,8 +42,8 @@ def check_chunks(read: FileContent) -> None:
     for size in (3, 40):
         passages = chunk(document, Chunking(size, 0, "headings"))
         for start, end in read.blocks:
-            whole = any(passage.start <= start and end <= passage.end for passage in passages)
-            assert whole or find_rows(read.text, (start, end))
+            together = any(passage.start <= start and end <= passage.end for passage in passages)
+            assert together or find_rows(read.text, (start, end))
         pieces = [read.text[passage.start : passage.end] for passage in passages]
         assert [passage.text.removeprefix(read.text[slice(*passage.header)]) for passage in passages] == pieces
         assert "".join("".join(pieces).split()) == "".join(read.text.split())

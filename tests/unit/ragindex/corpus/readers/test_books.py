@@ -59,7 +59,7 @@ def test_a_chapter_that_is_missing_costs_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "found"),
+    ("parts", "message"),
     [
         ({"META-INF/encryption.xml": DRM.format("http://www.w3.org/2001/04/xmlenc#aes128-cbc")}, "copy protection"),
         ({"OPS/book.opf": "<package"}, "an EPUB book; found a damaged one"),
@@ -67,8 +67,8 @@ def test_a_chapter_that_is_missing_costs_itself() -> None:
         ({"META-INF/container.xml": "<!DOCTYPE c [<!ENTITY a 'x'>]><c>&b;</c>"}, "an EPUB book; found a damaged one"),
     ],
 )
-def test_a_book_that_cannot_be_read(parts: dict[str, str], found: str) -> None:
-    with pytest.raises(DataError, match=found):
+def test_a_book_that_cannot_be_read(parts: dict[str, str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         read_book({**PARTS, **parts})
 
 

@@ -177,7 +177,7 @@ def test_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
     content = read(b"", ".msg")
     assert (content.title, content.text) == ("Tides", "The tide turns.")
     assert content.metadata == {"from": '"Keller, Ines"', "to": "omar@example.org", "date": "2026-02-03T09:00:00+00:00"}
-    assert [(name, one.text) for name, one in content.inner] == [("ebb.txt", "Low.")]
+    assert [(name, document.text) for name, document in content.inner] == [("ebb.txt", "Low.")]
     assert content.notes == ("attachments that no reader takes: attachment-2",)
 
 

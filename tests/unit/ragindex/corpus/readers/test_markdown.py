@@ -107,7 +107,7 @@ def test_what_is_no_text_is_left_out(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "links", "kept"),
+    ("text", "links", "hyperlinks"),
     [
         ("[a *b*](c.md#d) [e](https://f) [g](#h) [](i.md) [j](mailto:k)", [("a b", "c.md#d")], []),
         ("[a][b], [b] and [x]\n\n[b]: c/d.md", [("a", "c/d.md"), ("b", "c/d.md")], [["a", "c/d.md"], ["b", "c/d.md"]]),
@@ -115,10 +115,10 @@ def test_what_is_no_text_is_left_out(text: str, expected: str) -> None:
         ("[a](http://[b)", [], []),
     ],
 )
-def test_links(text: str, links: list[tuple[str, str]], kept: list[list[str]]) -> None:
+def test_links(text: str, links: list[tuple[str, str]], hyperlinks: list[list[str]]) -> None:
     """Metadata has those whose address does not stand beside the text."""
     assert list(parse_markdown(text).links) == links
-    assert read_file("a.md", text).metadata.get("hyperlinks", []) == kept
+    assert read_file("a.md", text).metadata.get("hyperlinks", []) == hyperlinks
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_is_found_in_any_text_stands_where_it_is_said(text: str) -> None:
         assert heading == " ".join(heading.split())
         assert heading.split()[0][0] in text[start:].partition("\n")[0]
         assert 1 <= level <= 6
-    assert [one for one, _, _ in structure.headings] == sorted(one for one, _, _ in structure.headings)
+    assert [place for place, _, _ in structure.headings] == sorted(place for place, _, _ in structure.headings)
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ def read_file(name: str, content: bytes) -> FileContent:
     return read
 
 
-def saved(made: Any) -> bytes:
+def saved(document: Any) -> bytes:
     out = BytesIO()
-    made.save(out)
+    document.save(out)
     return out.getvalue()
 
 
@@ -180,10 +180,10 @@ def test_headings_notes_and_margins_of_a_word_file() -> None:
 
 
 def test_lists_of_a_word_file() -> None:
-    made = docx.Document()
+    document = docx.Document()
     for text, style in (("Pack", "List Number"), ("Go", "List Number"), ("On foot", "List Bullet 2")):
-        made.add_paragraph(text, style)
-    assert read_file("a.docx", saved(made)).text == "1. Pack\n2. Go\n\n- On foot"
+        document.add_paragraph(text, style)
+    assert read_file("a.docx", saved(document)).text == "1. Pack\n2. Go\n\n- On foot"
 
 
 @pytest.mark.parametrize(
@@ -212,18 +212,18 @@ def test_a_strict_word_file() -> None:
 
 
 def test_a_powerpoint_file() -> None:
-    made = pptx.Presentation()
+    presentation = pptx.Presentation()
     for title, body, note in (("Plan", "First\nSecond", "Say hello."), ("", "Numbers", ""), ("", "", "")):
-        slide = made.slides.add_slide(made.slide_layouts[1])
+        slide = presentation.slides.add_slide(presentation.slide_layouts[1])
         slide.shapes.title.text_frame.text = title
         slide.placeholders[1].text_frame.text = body
         if note:
             slide.notes_slide.notes_text_frame.text = note
-    shapes: Any = made.slides[1].shapes
+    shapes: Any = presentation.slides[1].shapes
     shapes.add_table(2, 2, 0, 0, 10, 10).table.cell(0, 0).text = "a"
     shapes.add_textbox(0, 10**7, 10, 10).text_frame.text = "Data\nbase"
-    made.slides[1]._element.set("show", "0")
-    read = read_file("a.pptx", saved(made))
+    presentation.slides[1]._element.set("show", "0")
+    read = read_file("a.pptx", saved(presentation))
     assert read.text.split("\n\n") == [
         *("Plan", "- First\n- Second", "Say hello."),
         *("| a |  |\n| --- | --- |", "Data\nbase", "- Numbers"),
@@ -386,14 +386,14 @@ def test_an_opendocument_presentation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "expected"),
     [
         (open_document("", '<!DOCTYPE d [<!ENTITY e "x">]>'), "a damaged one (it declares a document type)"),
         (open_document("", manifest="<x:encryption-data/>"), "one that a password protects; save it without one"),
     ],
 )
-def test_an_opendocument_file_that_is_refused(content: bytes, found: str) -> None:
-    with pytest.raises(DataError, match=f"^a.odt: expected an OpenDocument file; found {re.escape(found)}"):
+def test_an_opendocument_file_that_is_refused(content: bytes, expected: str) -> None:
+    with pytest.raises(DataError, match=f"^a.odt: expected an OpenDocument file; found {re.escape(expected)}"):
         read_file("a.odt", content)
 
 
@@ -409,7 +409,7 @@ def test_nesting_beyond_limit_is_refused(name: str, element: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "expected"),
     [
         (b"", "an empty one"),
         (b"no archive", "another kind of file"),
@@ -420,10 +420,10 @@ def test_nesting_beyond_limit_is_refused(name: str, element: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["a.docx", "a.doc", "a.pptx", "a.ppt", "a.xlsx", "a.xls", "a.ods", "a.odt", "a.odp"])
-def test_a_broken_office_file_is_one_error(name: str, content: bytes, found: str) -> None:
+def test_a_broken_office_file_is_one_error(name: str, content: bytes, expected: str) -> None:
     kinds = {".d": "a Word file", ".p": "a PowerPoint file", "dt": "an OpenDocument file", "dp": "an OpenDocument file"}
     kind = kinds.get(name[1:3]) or kinds.get(name[-2:]) or "a spreadsheet"
-    with pytest.raises(DataError, match=f"^{name}: expected {kind}; found {found}"):
+    with pytest.raises(DataError, match=f"^{name}: expected {kind}; found {expected}"):
         read_file(name, content)
 
 

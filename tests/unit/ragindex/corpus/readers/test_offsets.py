@@ -32,10 +32,10 @@ def list_places(pages: Sequence[Page], form: Format) -> Iterator[tuple[str, tupl
     path = list[tuple[int, str]]()
     for number, page in enumerate(pages, 1):
         path = [] if form.titled else path
-        for one in page:
-            if one.kind == "heading":
-                path = [*(above for above in path if above[0] < one.level), (one.level, one.texts[0])]
-            for word in chain.from_iterable(one.lines):
+        for element in page:
+            if element.kind == "heading":
+                path = [*(above for above in path if above[0] < element.level), (element.level, element.texts[0])]
+            for word in chain.from_iterable(element.lines):
                 yield word, tuple(text for _, text in path), number if form.paged else None
 
 
@@ -47,16 +47,18 @@ def check(content: FileContent, pages: Sequence[Page], form: Format) -> None:
         assert place is not None
         begun = heading and not content.text.startswith(heading[0], place.end())
         assert not begun or form.paged  # a page begins below the heading of the one before
-    assert [one.start for one in content.sections] == sorted(one.start for one in content.sections)
+    assert [element.start for element in content.sections] == sorted(element.start for element in content.sections)
     for word in WORD.finditer(content.text):
         section = section_at(content.sections, word.start())
         assert (section.headings, section.page) == places[word[0]]
-    numbers = [one.page or 0 for one in content.sections]
+    numbers = [element.page or 0 for element in content.sections]
     assert numbers == sorted(numbers)
     assert all(end <= start for (_, end), (start, _) in pairwise(content.blocks))
     blocks = [content.text[start:end] for start, end in content.blocks]
     assert blocks == [text.strip() for text in blocks]
-    expected = [[*chain.from_iterable(one.lines)] for page in pages for one in page if one.kind in form.blocks]
+    expected = [
+        [*chain.from_iterable(element.lines)] for page in pages for element in page if element.kind in form.blocks
+    ]
     assert not form.blocks or [WORD.findall(text) for text in blocks] == expected
     document = Document("d", "t", content.text, {}, content.sections, content.blocks)
     for chunking in (Chunking(4, 0, "headings"), Chunking(40, 10, "characters"), Chunking(5, 1, "words")):

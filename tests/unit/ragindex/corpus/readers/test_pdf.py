@@ -141,7 +141,7 @@ def test_a_table_of_contents_is_left_out_and_pages_keep_their_numbers() -> None:
 def test_files_are_read_by_many_threads_as_by_one() -> None:
     files = [pdf(f"page {number}", "two") for number in range(40)]
     with ThreadPoolExecutor(8) as pool:
-        texts = [one.text for one in pool.map(content_of, files)]
+        texts = [document.text for document in pool.map(content_of, files)]
     assert texts == [f"page {number}\n\ntwo" for number in range(40)]
 
 
@@ -192,9 +192,9 @@ def test_the_outline_gives_headings_where_their_lines_stand(
     entries: list[tuple[int, str]], expected: list[tuple[str, tuple[str, ...], int]]
 ) -> None:
     content = content_of(outlined(*entries, pages=BOOK))
-    assert [(section.headings, section.page) for section in content.sections] == [one[1:] for one in expected]
+    assert [(section.headings, section.page) for section in content.sections] == [entry[1:] for entry in expected]
     texts = [text for text, *_ in expected]
-    assert all(content.text.startswith(text, one.start) for text, one in zip(texts, content.sections, strict=True))
+    assert all(content.text.startswith(text, entry.start) for text, entry in zip(texts, content.sections, strict=True))
 
 
 # ---------------------------------------------------------------- forms and notes
@@ -304,7 +304,7 @@ def encrypted_pdf(password: str = "secret") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "expected"),
     [
         (b"", "an empty one."),
         (b"not a PDF", "another kind of file: it does not begin with %PDF-."),
@@ -314,8 +314,8 @@ def encrypted_pdf(password: str = "secret") -> bytes:
     ],
     ids=["empty", "text", "damaged", "cut off", "encrypted"],
 )
-def test_a_broken_file_is_one_error(content: bytes, found: str) -> None:
-    with pytest.raises(DataError, match=r"guide\.pdf: expected a PDF file; found " + re.escape(found)):
+def test_a_broken_file_is_one_error(content: bytes, expected: str) -> None:
+    with pytest.raises(DataError, match=r"guide\.pdf: expected a PDF file; found " + re.escape(expected)):
         content_of(content)
 
 

@@ -58,8 +58,11 @@ def read(name: str, raw: bytes, rows: str = "") -> FileContent:
 
 def list_rows(content: FileContent) -> list[tuple[str, str, str, int | None, dict[str, Any]]]:
     """Id, title, text, number and metadata of each row."""
-    assert all(one.sections == (Section(0, (), one.sections[0].page),) for _, one in content.inner)
-    return [(id, one.title, one.text, one.sections[0].page, dict(one.metadata)) for id, one in content.inner]
+    assert all(document.sections == (Section(0, (), document.sections[0].page),) for _, document in content.inner)
+    return [
+        (id, document.title, document.text, document.sections[0].page, dict(document.metadata))
+        for id, document in content.inner
+    ]
 
 
 # ---------------------------------------------------------------- formats
@@ -68,7 +71,7 @@ _RECORDS = [
     {"id": "T-1", "title": "Tides", "text": "They turn\ntwice.", "year": 1931, "open": True, "price": 2.5},
     {"id": "T-2", "title": "Ebb", "text": "It is low.", "year": 1932, "open": False, "price": 3},
 ]
-_CELLS = [list(_RECORDS[0]), *(list(one.values()) for one in _RECORDS)]
+_CELLS = [list(_RECORDS[0]), *(list(record.values()) for record in _RECORDS)]
 
 
 @pytest.mark.parametrize(
@@ -80,14 +83,20 @@ _CELLS = [list(_RECORDS[0]), *(list(one.values()) for one in _RECORDS)]
         ("a.json", json.dumps(_RECORDS).encode(), 1, True),
         ("a.jsonl", "\n".join(map(json.dumps, _RECORDS)).encode(), 1, True),
         ("a.xlsx", make_workbook({"Sheet": dict(enumerate(_CELLS, 3)), "Empty": {}}), 4, True),
-        ("a.parquet", make_parquet({key: [one[key] for one in _RECORDS] for key in _RECORDS[0]}), 1, True),
+        ("a.parquet", make_parquet({key: [record[key] for record in _RECORDS] for key in _RECORDS[0]}), 1, True),
     ],
 )
 def test_each_format_gives_the_same_documents(name: str, raw: bytes, first: int, typed: bool) -> None:
     """The number of a row is that of a spreadsheet, of an item or of a line; cells of CSV are texts."""
     rows = [
-        (one["id"], one["title"], one["text"], first + number, {key: one[key] for key in ("year", "open", "price")})
-        for number, one in enumerate(_RECORDS)
+        (
+            record["id"],
+            record["title"],
+            record["text"],
+            first + number,
+            {key: record[key] for key in ("year", "open", "price")},
+        )
+        for number, record in enumerate(_RECORDS)
     ]
     if not typed:
         rows = [(*row[:4], {key: str(value) for key, value in row[4].items()}) for row in rows]
@@ -109,8 +118,11 @@ def test_rows_come_back_equal(rows: list[tuple[str, str, Any]]) -> None:
     }
     for name, (raw, kind) in files.items():
         content = read(name, raw if isinstance(raw, bytes) else raw.encode())
-        found = [(one.text, one.metadata.get("note", ""), one.metadata.get("value")) for _, one in content.inner]
-        assert found == [
+        documents = [
+            (document.text, document.metadata.get("note", ""), document.metadata.get("value"))
+            for _, document in content.inner
+        ]
+        assert documents == [
             (text, note, value if value is None or kind is None else kind(value)) for text, note, value in rows if text
         ]
 
@@ -147,8 +159,8 @@ def test_values_are_as_json_has_them() -> None:
 
 def test_sheets() -> None:
     """Of several sheets each names its rows; one without the columns is named, and one that is empty is none."""
-    held = {1: ["Export of May"], 3: ["id", "text"], 4: [7, "Tea."], 6: ["", "Milk."]}
-    sheets = {"May": held, "June": {1: ["id", "text"], 2: ["x", "Rum."]}, "Legend": {1: ["a"], 2: ["b"]}, "Empty": {}}
+    sheet = {1: ["Export of May"], 3: ["id", "text"], 4: [7, "Tea."], 6: ["", "Milk."]}
+    sheets = {"May": sheet, "June": {1: ["id", "text"], 2: ["x", "Rum."]}, "Legend": {1: ["a"], 2: ["b"]}, "Empty": {}}
     content = read("a.xlsx", make_workbook(sheets))
     assert list_rows(content) == [
         ("May/7", "a", "Tea.", 4, {"sheet": "May"}),
@@ -181,7 +193,7 @@ def test_sheets() -> None:
 )
 def test_rows_that_are_no_documents(name: str, raw: bytes, rows: list[tuple[str, str]], notes: tuple[str, ...]) -> None:
     content = read(name, raw)
-    assert ([(id, one.text) for id, one in content.inner], content.notes) == (rows, notes)
+    assert ([(id, document.text) for id, document in content.inner], content.notes) == (rows, notes)
 
 
 def test_columns_of_csv_without_a_name_or_with_one_of_another() -> None:
@@ -196,7 +208,7 @@ def test_columns_of_csv_without_a_name_or_with_one_of_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "raw", "found"),
+    ("name", "raw", "message"),
     [
         ("a.json", b'{"rows": []}', "no array"),
         ("a.json", b"[1]", "an array with other items"),
@@ -205,8 +217,8 @@ def test_columns_of_csv_without_a_name_or_with_one_of_another() -> None:
         ("a.jsonl", b"{", "the end at character 2"),
     ],
 )
-def test_damaged_files(name: str, raw: bytes, found: str) -> None:
-    with pytest.raises(DataError, match=found):
+def test_damaged_files(name: str, raw: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         read(name, raw)
 
 
@@ -228,8 +240,8 @@ def test_damaged_files(name: str, raw: bytes, found: str) -> None:
     ],
 )
 def test_columns_are_named_or_conventional(header: str, written: str, read_as: tuple[str, str, str]) -> None:
-    ((id, one),) = read("file.csv", f"{header}\ni,q,a\n".encode(), written).inner
-    assert (id, one.title, one.text) == read_as
+    ((id, document),) = read("file.csv", f"{header}\ni,q,a\n".encode(), written).inner
+    assert (id, document.title, document.text) == read_as
     assert str(parse_rows(written)) == written.replace(", text", ",text") or "id=Nr" in written
 
 
@@ -281,8 +293,8 @@ def test_columns_in_python() -> None:
 )
 def test_rows_are_suggested_for_long_tables_with_a_text(header: str, row: str, count: int, flag: str | None) -> None:
     raw = "\n".join([header, *(row.format(number) for number in range(count))]).encode()
-    said = f"its {count} rows are one document; to make each a document: --rows {flag}"
-    assert suggest_rows(raw, Path("a.csv"), ".csv", None) == (said if flag else None)
+    message = f"its {count} rows are one document; to make each a document: --rows {flag}"
+    assert suggest_rows(raw, Path("a.csv"), ".csv", None) == (message if flag else None)
 
 
 @pytest.mark.parametrize(

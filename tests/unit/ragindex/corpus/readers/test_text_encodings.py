@@ -38,7 +38,7 @@ def test_the_likeliest_encoding(text: str, encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "encoding", "told"),
+    ("head", "encoding", "note"),
     [
         ('<meta charset="iso-8859-1">', "cp1252", "cp1252"),
         ("<META HTTP-EQUIV=content-type CONTENT='text/html; charset=windows-1250'>", "cp1250", "cp1250"),
@@ -49,10 +49,10 @@ def test_the_likeliest_encoding(text: str, encoding: str) -> None:
         ('<meta charset="no-such">', "utf-8", ""),
     ],
 )
-def test_a_page_declares_its_encoding(head: str, encoding: str, told: str) -> None:
+def test_a_page_declares_its_encoding(head: str, encoding: str, note: str) -> None:
     text = {"cp1252": FRENCH, "cp1250": POLISH, "koi8_r": RUSSIAN, "utf-8": FRENCH}[encoding]
     page = f"<html><head>{head}</head><body>{text}"
-    assert decode_page(page.encode(encoding), PATH) == (page, told)
+    assert decode_page(page.encode(encoding), PATH) == (page, note)
 
 
 WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
@@ -88,7 +88,7 @@ def test_some_zero_bytes_and_some_damaged_ones_leave_a_text_in_utf_8() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "found"),
+    ("raw", "message"),
     [
         (random.Random(0).randbytes(3_000), "binary data: 11% of the bytes are control characters"),
         (zlib.compress(random.Random(0).randbytes(900).hex().encode()), "binary data: "),
@@ -100,8 +100,8 @@ def test_some_zero_bytes_and_some_damaged_ones_leave_a_text_in_utf_8() -> None:
         (FRENCH.encode("mac_roman"), "the byte 0x8e, and no other encoding is likely"),
     ],
 )
-def test_binary_data_and_unlikely_encodings_are_refused(raw: bytes, found: str) -> None:
-    with pytest.raises(DataError, match=found):
+def test_binary_data_and_unlikely_encodings_are_refused(raw: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         decode_text(raw, PATH)
 
 

@@ -17,24 +17,29 @@ def hit(id: str, score: float, *passages: str) -> Hit:
 def test_by_hand() -> None:
     hits = [hit("p", 1.0, "1"), hit("s", 0.9, "1", "2"), hit("a", 0.8, "1"), hit("q", 0.6, "3")]
     # p 1; then s .9 - .5 x 1/2 = .65, a .8 - .5 x 1 = .3, q .6; then a .3, q .6; then a .3
-    found = diversify_hits(hits, 4, 0.5)
-    assert [(one.id, round(one.score, 9)) for one in found] == [("p", 1.0), ("s", 0.65), ("q", 0.6), ("a", 0.3)]
-    assert [one.id for one in diversify_hits(hits, 2, 1.0)] == ["p", "q"]
+    diversified = diversify_hits(hits, 4, 0.5)
+    assert [(hit_record.id, round(hit_record.score, 9)) for hit_record in diversified] == [
+        ("p", 1.0),
+        ("s", 0.65),
+        ("q", 0.6),
+        ("a", 0.3),
+    ]
+    assert [hit_record.id for hit_record in diversify_hits(hits, 2, 1.0)] == ["p", "q"]
     assert diversify_hits([], 3, 1.0) == ()
 
 
 _HITS = st.lists(st.tuples(st.floats(-2, 2), st.frozensets(st.sampled_from("abcd"), max_size=3)), max_size=8).map(
-    lambda made: [hit(str(place), score, *sorted(passages)) for place, (score, passages) in enumerate(made)]
+    lambda scored: [hit(str(place), score, *sorted(passages)) for place, (score, passages) in enumerate(scored)]
 )
 
 
 @settings(max_examples=examples(200))
 @given(_HITS, st.integers(1, 9), st.floats(0, 1))
 def test_as_the_formula_says(hits: list[Hit], k: int, weight: float) -> None:
-    found = diversify_hits(hits, k, weight)
-    best = max((abs(one.score) for one in hits), default=0) or 1
+    diversified = diversify_hits(hits, k, weight)
+    best = max((abs(item.score) for item in hits), default=0) or 1
     chosen: list[Hit] = []
-    for one in found:
+    for record in diversified:
         values = {}
         for other in hits:
             if other.id in {done.id for done in chosen}:
@@ -45,15 +50,15 @@ def test_as_the_formula_says(hits: list[Hit], k: int, weight: float) -> None:
                 if other.passage_ids or done.passage_ids
             ]
             values[other.id] = other.score / best - weight * max(shares, default=0)
-        assert one.id == max(values, key=lambda id: (values[id], -int(id)))
-        assert one.score == values[one.id]
-        chosen.append(one)
-    assert len(found) == min(k, len(hits))
-    assert all(high.score >= low.score for high, low in pairwise(found))
+        assert record.id == max(values, key=lambda id: (values[id], -int(id)))
+        assert record.score == values[record.id]
+        chosen.append(record)
+    assert len(diversified) == min(k, len(hits))
+    assert all(high.score >= low.score for high, low in pairwise(diversified))
 
 
 @settings(max_examples=examples(50))
 @given(_HITS)
 def test_without_weight_the_order_stays(hits: list[Hit]) -> None:
-    ranked = sorted(hits, key=lambda one: -one.score)
-    assert [one.id for one in diversify_hits(ranked, len(ranked), 0.0)] == [one.id for one in ranked]
+    ranked = sorted(hits, key=lambda item: -item.score)
+    assert [record.id for record in diversify_hits(ranked, len(ranked), 0.0)] == [record.id for record in ranked]

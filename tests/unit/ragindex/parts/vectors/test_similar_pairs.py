@@ -28,8 +28,8 @@ def test_few_vectors_against_all_pairs(n: int, dimensions: int, most: int, least
     if dimensions == 1:
         most = 30  # cosines of 1 and -1 alone: which of equals are nearest is open
     pairs = near_pairs(vectors, least, most, 0)
-    found = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
-    assert dict(zip(found, pairs.cosines.tolist(), strict=True)) == pytest.approx(plainly(vectors, least, most))
+    places = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
+    assert dict(zip(places, pairs.cosines.tolist(), strict=True)) == pytest.approx(plainly(vectors, least, most))
 
 
 def test_many_vectors_are_found_within_cells() -> None:
@@ -38,10 +38,10 @@ def test_many_vectors_are_found_within_cells() -> None:
     vectors = unit(np.repeat(centres, 4, axis=0) + 0.06 * rng.standard_normal((3000, 32)))
     expected = plainly(vectors, 0.8, 20)
     pairs = near_pairs(vectors, 0.8, 20, 0)
-    found = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
-    assert len(found) == len(set(found)) == len({*found} & expected.keys())
-    assert len(found) > 0.99 * len(expected) > 2500
-    assert found == sorted(found)
+    places = list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+    assert len(places) == len(set(places)) == len({*places} & expected.keys())
+    assert len(places) > 0.99 * len(expected) > 2500
+    assert places == sorted(places)
     again = near_pairs(vectors, 0.8, 20, 0)
     assert [each.tolist() for each in (again.first, again.second)] == [pairs.first.tolist(), pairs.second.tolist()]
 
@@ -95,20 +95,20 @@ def test_in_blocks_and_from_a_file(most: int, tmp_path: Path, monkeypatch: pytes
     vectors = clustered(600, 16)
     np.save(tmp_path / "vectors.npy", vectors)
     monkeypatch.setattr(module, "_LARGEST", 40)
-    whole = near_pairs(vectors, 0.7, most, 3)
+    near = near_pairs(vectors, 0.7, most, 3)
     expected = within_cells(vectors, 0.7, most, 3, 40)
     assert len(expected) > 500
-    pairs = zip(whole.first.tolist(), whole.second.tolist(), strict=True)
-    assert dict(zip(pairs, whole.cosines.tolist(), strict=True)) == pytest.approx(expected, abs=1e-6)
+    pairs = zip(near.first.tolist(), near.second.tolist(), strict=True)
+    assert dict(zip(pairs, near.cosines.tolist(), strict=True)) == pytest.approx(expected, abs=1e-6)
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
-    assert written(near_pairs(mapped, 0.7, most, 3)) == written(whole)
+    assert written(near_pairs(mapped, 0.7, most, 3)) == written(near)
     for name, size in (("_SORTED", 7), ("_WAITING", 10), ("_SIFTED", 90)):
         monkeypatch.setattr(module, name, size)
-    assert written(near_pairs(mapped, 0.7, most, 3)) == written(whole)
+    assert written(near_pairs(mapped, 0.7, most, 3)) == written(near)
     monkeypatch.setattr(module, "_BLOCK", 50)  # a product's last digits depend on how many rows it has
     blocked = near_pairs(mapped, 0.7, most, 3)
-    assert written(blocked)[:2] == written(whole)[:2]
-    assert blocked.cosines == pytest.approx(whole.cosines)
+    assert written(blocked)[:2] == written(near)[:2]
+    assert blocked.cosines == pytest.approx(near.cosines)
 
 
 def test_vectors_in_a_file_are_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +118,8 @@ def test_vectors_in_a_file_are_not_held_in_memory(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(module, name, size)
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     tracemalloc.start()  # counts what numpy takes, and no file
-    found = near_pairs(mapped, 0.7, 20, 0)
+    near = near_pairs(mapped, 0.7, 20, 0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(found.first) > 10_000
+    assert len(near.first) > 10_000
     assert peak < vectors.nbytes / 2

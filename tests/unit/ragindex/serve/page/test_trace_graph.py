@@ -80,8 +80,8 @@ def test_links_lead_from_passage_to_hit_and_lists_come_first() -> None:
 
 
 def test_one_list_is_the_ranking_itself_and_not_drawn() -> None:
-    found = [Step(1, "text", "q", ("town#0",)), Step(1, IF_STOPPED, "q", ("town#0",))]
-    assert make_trace_graph(found, [TOWN], {}) is None
+    steps = [Step(1, "text", "q", ("town#0",)), Step(1, IF_STOPPED, "q", ("town#0",))]
+    assert make_trace_graph(steps, [TOWN], {}) is None
     assert make_trace_graph([], [], {}) is None
 
 

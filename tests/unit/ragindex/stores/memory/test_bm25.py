@@ -24,8 +24,8 @@ def test_scores_are_those_of_bm25s(corpus: list[list[str]], question: list[str])
     peer.index(corpus, show_progress=False)
     known = [word for word in question if word in peer.vocab_dict]
     expected = peer.get_scores(known).tolist() if known else [0.0] * len(corpus)
-    found = build_text_index(pa.array([" ".join(tokens) for tokens in corpus])).scores(question)
-    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+    scores = build_text_index(pa.array([" ".join(tokens) for tokens in corpus])).scores(question)
+    assert scores.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_by_hand() -> None:
@@ -67,14 +67,14 @@ def test_scores_of_some_rows_are_those_of_all(corpus: list[list[str]], question:
 @settings(max_examples=examples(100))
 def test_postings_are_the_counts_of_each_row(rows: list[list[str] | None], skipped: int) -> None:
     column = pa.array([None if row is None else " ".join(row) for row in rows], pa.string())[skipped:]
-    index, kept = build_text_index(column), rows[skipped:]
-    counts = [Counter(row or []) for row in kept]
+    index, remaining = build_text_index(column), rows[skipped:]
+    counts = [Counter(row or []) for row in remaining]
     assert set(index.terms) == set().union(*counts)
     for term, number in index.terms.items():
         postings = index.rows[index.starts[number] : index.starts[number + 1]]
         assert postings.tolist() == [row for row, count in enumerate(counts) if term in count]
     assert count_tokens([column]) == TextCounts(
-        sum(bool(row) for row in kept),
-        sum(map(len, filter(None, kept))),
+        sum(bool(row) for row in remaining),
+        sum(map(len, filter(None, remaining))),
         Counter(term for count in counts for term in count),
     )

@@ -13,20 +13,20 @@ from ragindex.stores.memory.filters import FilterEvaluator, StringLookup, build_
 
 @settings(max_examples=examples(40))
 @given(records, st.lists(filters, min_size=20, max_size=40))
-def test_filters_agree_with_reference(those: list[Row], asked: list[Filter]) -> None:
+def test_filters_agree_with_reference(those: list[Row], drawn_filters: list[Filter]) -> None:
     batch = build_batch(those)
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    evaluator = FilterEvaluator(columns, {one["id"]: row for row, one in enumerate(those)})
-    for where in asked:
+    evaluator = FilterEvaluator(columns, {record["id"]: row for row, record in enumerate(those)})
+    for where in drawn_filters:
         assert [those[row]["id"] for row in evaluator.passing(where)] == list_passing(where, those), where
 
 
 @given(st.lists(st.text(max_size=4), unique=True, max_size=30), st.lists(st.text(max_size=4), max_size=20))
-def test_places_are_those_of_a_dict(held: list[str], wanted: list[str]) -> None:
-    lookup = build_string_lookup(pa.array(held, pa.large_string()))
-    places = {text: place for place, text in enumerate(held)}
-    for asked in (wanted, held, [*held, *wanted, *held]):
-        assert lookup.find(asked) == sorted({places[text] for text in asked if text in places})
+def test_places_are_those_of_a_dict(texts: list[str], wanted: list[str]) -> None:
+    lookup = build_string_lookup(pa.array(texts, pa.large_string()))
+    places = {text: place for place, text in enumerate(texts)}
+    for searched in (wanted, texts, [*texts, *wanted, *texts]):
+        assert lookup.find(searched) == sorted({places[text] for text in searched if text in places})
 
 
 def test_equal_hashes_are_told_apart_by_the_strings() -> None:

@@ -43,13 +43,13 @@ _requests = st.lists(
 @settings(max_examples=examples(60))
 @given(_rows, _requests)
 def test_together_as_alone(rows: list[tuple[list[str], list[str]]], requests: list[SearchRequest]) -> None:
-    held = image(rows)
-    for request, found in zip(requests, held.search(requests), strict=True):
-        (alone,) = held.search([request])
-        assert (found.ids, found.scores.tolist()) == (alone.ids, alone.scores.tolist())
-        assert found.records.to_pylist() == alone.records.to_pylist()
-        assert found.records.schema.names == ["id", *request.fields]
-        assert found.records.column("id").to_pylist() == found.ids
+    collection = image(rows)
+    for request, answer in zip(requests, collection.search(requests), strict=True):
+        (alone,) = collection.search([request])
+        assert (answer.ids, answer.scores.tolist()) == (alone.ids, alone.scores.tolist())
+        assert answer.records.to_pylist() == alone.records.to_pylist()
+        assert answer.records.schema.names == ["id", *request.fields]
+        assert answer.records.column("id").to_pylist() == answer.ids
 
 
 @settings(max_examples=examples(60))
