@@ -28,8 +28,9 @@ the [studies](../../studies/README.md) that were run here, beside the published 
 and from `studies/results`; G, S and V are readings on these pages. A figure in these tables is the first of
 its row; in brackets are 95 % intervals; a gain agrees if it has the published sign. Where the LLM
 or the reader is “rules”, no model was asked. Rules answer poorly, so EM and F1 of their answers say
-little about a method. The papers' other tables and figures, and what was not run, are listed under
-[analyses](../../studies/README.md#analyses).
+little about a method. The gist memory of GEAR by rules is [mostly
+empty](evidence/gear.md#without-a-model), so its rows do not test it. The papers' other tables and
+figures, and what was not run, are listed under [analyses](../../studies/README.md#analyses).
 
 """
 STUDIES_HEAD = (
@@ -40,7 +41,7 @@ STUDIES_HEAD = (
 )
 
 
-class Kept(NamedTuple):
+class StudyResult(NamedTuple):
     """The result of a study on one data set; `outdated` says how it was run otherwise than the study says now."""
 
     study: str
@@ -54,7 +55,7 @@ def keep(folder: Path) -> None:
     study = load_results(folder)
     for comparison in study.comparisons:
         if comparison.published is None:
-            raise SystemExit(f"{folder} has no published figures: run it with --config studies/… --published-data NAME")
+            raise SystemExit(f"{folder} has no published figures: run it with ragindex study NAME")
         command = re.sub(r"(?<![\w.])/(?:[^/\s]+/)+", "", study.command)
         text = json.dumps({"study": study.name, "command": command, "published": comparison.published.to_json()})
         value = json.loads(text, parse_float=lambda number: round(float(number), 8))
@@ -67,7 +68,7 @@ def page() -> str:
     """The whole page."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
     results = [
-        Kept(
+        StudyResult(
             record["study"],
             record["command"],
             PublishedComparison.from_json(record["published"]),
@@ -93,7 +94,7 @@ def claims(method: str) -> list[list[str]]:
     return rows
 
 
-def _method(method: str, results: Sequence[Kept]) -> Iterator[str]:
+def _method(method: str, results: Sequence[StudyResult]) -> Iterator[str]:
     yield from (f"## {method}", "", f"[Its evidence](evidence/{method}.md) has the readings.", "")
     yield from ("| of the paper | section | here | checked by | published, and reached |", "|---|---|---|---|---|")
     for *cells, written in claims(method):
@@ -116,7 +117,7 @@ def _reached(published: PublishedComparison, label: str) -> str:
     return f"{published.data} {row.metric} published {row.published}, here {row.here}{gain}."
 
 
-def _study(result: Kept) -> Iterator[str]:
+def _study(result: StudyResult) -> Iterator[str]:
     table = tabulate_published(result.published)
     yield from (f"### {result.study}, {result.published.data}", "", f"    {result.command}", "")
     if result.outdated:
