@@ -12,11 +12,11 @@ SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 
 
 def pack(parts: Mapping[str, str | bytes]) -> bytes:
-    """Return an archive with these parts by name."""
+    """Return an archive with these parts by name, the same at any time: ids of tests are made of its bytes."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as archive:
         for name, text in parts.items():
-            archive.writestr(name, text)
+            archive.writestr(zipfile.ZipInfo(name), text)
     return written.getvalue()
 
 

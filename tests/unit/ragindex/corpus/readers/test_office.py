@@ -431,3 +431,11 @@ def test_panic_of_library_is_one_error() -> None:
     """The errors of libraries in Rust that panic are no exceptions for Python."""
     with pytest.raises(DataError, match=r"^a.xlsb: expected a spreadsheet; found a damaged one \(no entry found"):
         read_file("a.xlsb", pack_binary_workbook("Ports"))
+
+
+def test_archives_of_the_tests_are_the_same_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bytes stand in the ids of tests, which all processes must collect alike."""
+    at_once = pack({"word/document.xml": "<p/>"})
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time", lambda: 1e9)
+        assert pack({"word/document.xml": "<p/>"}) == at_once
