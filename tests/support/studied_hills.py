@@ -96,45 +96,45 @@ def task_of(body: Mapping[str, Any]) -> str:
 
 def answer(body: Mapping[str, Any]) -> str:
     """What the endpoint writes."""
-    asked = str(body["messages"][-1]["content"])
-    return json.dumps(_ANSWERS[task_of(body)](asked))
+    prompt = str(body["messages"][-1]["content"])
+    return json.dumps(_ANSWERS[task_of(body)](prompt))
 
 
-def _find_title(asked: str) -> str:
+def _find_title(prompt: str) -> str:
     """The passage that a prompt is about: the one that begins its last paragraph, in its own words or resolved."""
     begins = {text[:30]: title for texts in (PASSAGES, RESOLVED) for title, text in texts.items()}
-    return begins[asked.rstrip().split("\n")[-1][:30]]
+    return begins[prompt.rstrip().split("\n")[-1][:30]]
 
 
-def _extract(asked: str) -> dict[str, Any]:
-    title = _find_title(asked)
+def _extract(prompt: str) -> dict[str, Any]:
+    title = _find_title(prompt)
     return {"entities": ENTITIES[title], "triples": TRIPLES[title]}
 
 
-def _propositions(asked: str) -> dict[str, Any]:
-    title = _find_title(asked)
+def _propositions(prompt: str) -> dict[str, Any]:
+    title = _find_title(prompt)
     sentences = [f"{sentence}." for sentence in RESOLVED[title].removesuffix(".").split(". ")]
     pairs = zip(sentences, TRIPLES[title], strict=True)
     return {"propositions": [{"text": sentence, "triplets": [triple]} for sentence, triple in pairs]}
 
 
-def _entities(asked: str) -> dict[str, Any]:
-    named = ENTITIES[_find_title(asked)]
+def _entities(prompt: str) -> dict[str, Any]:
+    named = ENTITIES[_find_title(prompt)]
     return {"entities": [{"name": name, "type": "name", "aliases": []} for name in named]}
 
 
-def _summarise(asked: str) -> dict[str, Any]:
+def _summarise(prompt: str) -> dict[str, Any]:
     """All that the texts say, each sentence once."""
-    lines = [line for line in asked.split("\n") if line and not line.startswith("Text ")]
+    lines = [line for line in prompt.split("\n") if line and not line.startswith("Text ")]
     sentences = [sentence.strip(". ") for line in lines for sentence in line.split(". ")]
     return {"summary": ". ".join(dict.fromkeys(filter(None, sentences))) + "."}
 
 
-def _read(asked: str) -> dict[str, Any]:
+def _read(prompt: str) -> dict[str, Any]:
     """The answer, if what is shown states every hop; else that it is not found."""
-    question = next(question for question in QUESTIONS if question in asked)
+    question = next(question for question in QUESTIONS if question in prompt)
     text, gold = QUESTIONS[question]
-    shown = asked.replace(question, "")
+    shown = prompt.replace(question, "")
     stated = all(any(fact in shown for fact in _facts(title)) for title in gold)
     return {"answer": text if stated else "unknown", "passages": [1] if stated else [], "found": stated}
 
@@ -146,10 +146,10 @@ def _facts(title: str) -> list[str]:
 
 _ANSWERS = {
     "extract": _extract,
-    "rewrite": lambda asked: {"paragraph": RESOLVED[_find_title(asked)]},
+    "rewrite": lambda prompt: {"paragraph": RESOLVED[_find_title(prompt)]},
     "entities": _entities,
     "propositions": _propositions,
     "summary": _summarise,
-    "question_entities": lambda asked: {"entities": NAMED[asked.strip()]},
+    "question_entities": lambda prompt: {"entities": NAMED[prompt.strip()]},
     "answer": _read,
 }

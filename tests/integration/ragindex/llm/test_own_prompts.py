@@ -57,7 +57,7 @@ def test_the_file_is_named_with_its_content(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "message"),
     [
         ("- a list", "Input should be a valid dictionary"),
         ("echo: [1]", "Input should be a valid string"),
@@ -66,9 +66,9 @@ def test_the_file_is_named_with_its_content(file: Path) -> None:
         ("echo: 'a: b: c", "while scanning"),
     ],
 )
-def test_files_that_hold_no_prompts(text: str, found: str, file: Path) -> None:
+def test_files_that_hold_no_prompts(text: str, message: str, file: Path) -> None:
     file.write_text(text)
-    with pytest.raises(DataError, match=found):
+    with pytest.raises(DataError, match=message):
         OpenAICompatibleChat(model="small", prompts=str(file))
     with pytest.raises(DataError, match="No such file"):
         OpenAICompatibleChat(model="small", prompts="none.yaml")

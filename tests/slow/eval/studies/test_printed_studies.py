@@ -48,16 +48,16 @@ def test_each_study_is_rehearsed_by_rules(name: str, tmp_path: Path) -> None:
 def test_a_study_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SiReRAG's Table 4: GPT-3.5 turbo indexes, GPT-4o reads."""
     write_files(tmp_path / "data")
-    asked = ("study", "sirerag-table-4-gpt-3.5", "--on", "musique", "--data", "data")
+    arguments = ("study", "sirerag-table-4-gpt-3.5", "--on", "musique", "--data", "data")
     with answering(monkeypatch, answer) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        dry = ragindex(*asked, "--dry-run", "--json", "-")
+        dry = ragindex(*arguments, "--dry-run", "--json", "-")
         assert dry.code == 0, dry.err
         (of_data,) = dry.json["data"]
         assert {need["state"] for need in of_data["needs"]} == {"ok"}
         assert 0 < of_data["estimate"]["money"] < 1
         assert server.requests == []
-        done = ragindex(*asked, "--yes", "--json", "-")
+        done = ragindex(*arguments, "--yes", "--json", "-")
         assert done.code == 0, done.err
         chats = [request.body for request in server.requests if request.path.endswith("/chat/completions")]
         by_model = {model: {task_of(body) for body in chats if body["model"] == model} for model in _models(chats)}
@@ -66,7 +66,7 @@ def test_a_study_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.Monke
             "gpt-4o": {"answer"},
         }
         sent = len(server.requests)
-        assert ragindex(*asked, "--yes", "--json", "-").code == 0
+        assert ragindex(*arguments, "--yes", "--json", "-").code == 0
         assert len(server.requests) == sent  # nothing is paid for again
     result = load_results(Path("ragindex-results/sirerag-table-4-gpt-3.5-musique")).comparisons[0]
     assert (result.encoder, result.llm) == ("openai:text-embedding-3-small", "openai:gpt-3.5-turbo")
