@@ -133,15 +133,15 @@ def test_the_settings_of_a_run_are_those_of_the_paper() -> None:
 
 def test_a_run_by_rules_needs_no_key() -> None:
     write_files(Path("data"))
-    arguments = ("study", "griever-table-2", "--on", "hotpotqa", "--data", "data", "--encoder", "lsa", "--llm", "offline")
+    command = ("study", "griever-table-2", "--on", "hotpotqa", "--data", "data", "--encoder", "lsa", "--llm", "offline")
     for name in ("hotpotqa.json", "hotpotqa_corpus.json"):
         Path("data", name.replace("hotpotqa", "musique")).rename(Path("data", name))
-    done = ragindex(*arguments, "--json", "-")
+    done = ragindex(*command, "--json", "-")
     assert done.code == 0, done.err
     assert done.json["published"]["data"] == "hotpotqa"
     measured = {row["method"] for row in done.json["published"]["figures"] if row["here"] is not None}
     assert measured == {"BM25", "Dense", "RRFHybrid", "Composed", "GRIEVER"}
-    dry = ragindex(*arguments, "--dry-run").out
+    dry = ragindex(*command, "--dry-run").out
     assert "hotpotqa: what its run needs" in dry
     assert "Nothing here is paid for." in dry
     assert "Rehearsed by rules over world:50:7, 3 questions" in dry
