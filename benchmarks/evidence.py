@@ -167,7 +167,7 @@ def percents(rows: object) -> str:
 if __name__ == "__main__":
     command, *given = sys.argv[1:]
     chosen = GRAPHS if "--graphs" in given else ()
-    rest = [one for one in given if one != "--graphs"]
+    rest = [argument for argument in given if argument != "--graphs"]
     if command == "weights":
         weights(Path(rest[0]), rest[1:], chosen)
     else:

@@ -68,7 +68,7 @@ def choose(decisions: Decisions, values: SampleArray) -> "np.ndarray[tuple[int, 
     """Return the cheapest accepted method of each race; -1 - the number of the best mean where none was accepted."""
     remaining = decisions.dropped == 0
     accepted = (decisions.accepted > 0) & remaining
-    counts = decisions.asked.max(axis=1)
+    counts = decisions.answered.max(axis=1)
     cumulative = values.cumsum(axis=1)[np.arange(len(values)), counts - 1]
     best = np.where(remaining, cumulative, -np.inf).argmax(axis=1)
     return np.where(
@@ -113,7 +113,7 @@ def simulate(pool: Pool, questions: int, rules: RaceRules, races: int) -> dict[s
         decisions = run_races(values, np.arange(len(truth)), rules)
         picked = choose(decisions, values)
         decided, final = picked >= 0, np.where(picked >= 0, picked, -1 - picked)
-        spend = decisions.asked.sum(axis=1)
+        spend = decisions.answered.sum(axis=1)
         equal = np.maximum(1, spend // len(truth))
         argmax = values.cumsum(axis=1)[np.arange(CHUNK), np.minimum(equal, questions) - 1].argmax(axis=1)
         halved = successive_halving(values, spend.astype(float))

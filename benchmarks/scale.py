@@ -28,7 +28,7 @@ from ragindex_eval.data import worlds
 METHODS = ("bm25", "dense", "hybrid", "composed", "links")
 
 
-def one(method: str, size: int, folder: Path) -> dict[str, float]:
+def measure_method(method: str, size: int, folder: Path) -> dict[str, float]:
     """The figures of one method, from an empty folder; run in a process of its own."""
     scheme = registry.scheme(method)
     index = Index.open(folder, encoder=RandomVectors(), chunking=None, create=True)
@@ -64,7 +64,7 @@ def one(method: str, size: int, folder: Path) -> dict[str, float]:
 
 def questions(size: int) -> list[str]:
     """Fifty of each kind, mixed; in a small world fewer."""
-    texts = [one.text for one in worlds.make_questions(size, per_kind=50)]
+    texts = [question.text for question in worlds.make_questions(size, per_kind=50)]
     return [texts[number] for number in np.random.default_rng(0).permutation(len(texts))]
 
 
@@ -117,11 +117,11 @@ def in_a_process(method: str, size: int) -> dict[str, Any]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         method, size, folder = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
-        found = (
+        measured = (
             peers(list(worlds.make_documents(size)), questions(size)[:100], folder)
             if method == "peers"
-            else one(method, size, folder / "w")
+            else measure_method(method, size, folder / "w")
         )
-        print(json.dumps(found))
+        print(json.dumps(measured))
     else:
         main([int(size) for size in sys.argv[1:]] or [1_000, 10_000, 100_000])

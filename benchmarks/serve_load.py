@@ -52,7 +52,7 @@ def build(folder: Path, size: int) -> None:
 @cache
 def questions() -> list[str]:
     """Some questions of all kinds, mixed."""
-    texts = [one.text for one in worlds.make_questions(1_000, per_kind=30)]
+    texts = [question.text for question in worlds.make_questions(1_000, per_kind=30)]
     return [texts[number] for number in np.random.default_rng(0).permutation(len(texts))]
 
 
@@ -103,14 +103,14 @@ def ask_bare(retriever: Any, clients: int, seconds: float) -> list[float]:
     texts, taken = questions(), list[float]()
     until = time.perf_counter() + seconds
 
-    def one(number: int) -> None:
+    def ask_repeatedly(number: int) -> None:
         while time.perf_counter() < until:
             start = time.perf_counter()
             retriever.search(texts[number % len(texts)], k=K)
             taken.append(1e3 * (time.perf_counter() - start))
             number += clients
 
-    threads = [threading.Thread(target=one, args=[number]) for number in range(clients)]
+    threads = [threading.Thread(target=ask_repeatedly, args=[number]) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -11,7 +11,7 @@ from ragindex_eval.auditing.claims import VERDICTS
 from ragindex_eval.auditing.show import claim_cells
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, STUDIES = ROOT / "docs" / "dev" / "audit-of-published-tables.md", ROOT / "studies"
+PAGE = ROOT / "docs" / "dev" / "audit-of-published-tables.md"
 WIDTH = 100
 HEAD = """# Audits of published tables
 
@@ -39,6 +39,11 @@ class Entry(NamedTuple):
     baseline: str | None = None
     n: int | None = None
     remark: str = ""
+
+
+def _place(entry: Entry) -> str:
+    """Return the file of a table: that of a study of the package, or one of `studies/tables`."""
+    return f"studies/{entry.file}" if entry.file.startswith("tables/") else f"eval/ragindex_eval/studies/{entry.file}"
 
 
 ENTRIES = (
@@ -157,7 +162,7 @@ ENTRIES = (
 def page() -> str:
     """Return the page."""
     audits = [
-        (entry, audit(STUDIES / entry.file, n=entry.n, baseline=entry.baseline, methods=entry.methods))
+        (entry, audit(ROOT / _place(entry), n=entry.n, baseline=entry.baseline, methods=entry.methods))
         for entry in ENTRIES
     ]
     lines = [HEAD, *_overview(audits)]
@@ -189,7 +194,7 @@ def _describe(entry: Entry, result: Audit) -> Iterator[str]:
     options = f" --n {entry.n}" if entry.n else ""
     options += f" --baseline '{entry.baseline}'" if entry.baseline else ""
     options += "".join(f" --method '{method}'" for method in entry.methods)
-    yield f"`ragindex audit studies/{entry.file}{options}`"
+    yield f"`ragindex audit {_place(entry)}{options}`"
 
 
 def _list_impossible(result: Audit) -> str:

@@ -41,7 +41,7 @@ STUDIES_HEAD = (
 )
 
 
-class Kept(NamedTuple):
+class StudyResult(NamedTuple):
     """The result of a study on one data set; `outdated` says how it was run otherwise than the study says now."""
 
     study: str
@@ -55,7 +55,7 @@ def keep(folder: Path) -> None:
     study = load_results(folder)
     for comparison in study.comparisons:
         if comparison.published is None:
-            raise SystemExit(f"{folder} has no published figures: run it with --config studies/… --published-data NAME")
+            raise SystemExit(f"{folder} has no published figures: run it with ragindex study NAME")
         command = re.sub(r"(?<![\w.])/(?:[^/\s]+/)+", "", study.command)
         text = json.dumps({"study": study.name, "command": command, "published": comparison.published.to_json()})
         value = json.loads(text, parse_float=lambda number: round(float(number), 8))
@@ -68,7 +68,7 @@ def page() -> str:
     """The whole page."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))]
     results = [
-        Kept(
+        StudyResult(
             record["study"],
             record["command"],
             PublishedComparison.from_json(record["published"]),
@@ -94,7 +94,7 @@ def claims(method: str) -> list[list[str]]:
     return rows
 
 
-def _method(method: str, results: Sequence[Kept]) -> Iterator[str]:
+def _method(method: str, results: Sequence[StudyResult]) -> Iterator[str]:
     yield from (f"## {method}", "", f"[Its evidence](evidence/{method}.md) has the readings.", "")
     yield from ("| of the paper | section | here | checked by | published, and reached |", "|---|---|---|---|---|")
     for *cells, written in claims(method):
@@ -117,7 +117,7 @@ def _reached(published: PublishedComparison, label: str) -> str:
     return f"{published.data} {row.metric} published {row.published}, here {row.here}{gain}."
 
 
-def _study(result: Kept) -> Iterator[str]:
+def _study(result: StudyResult) -> Iterator[str]:
     table = tabulate_published(result.published)
     yield from (f"### {result.study}, {result.published.data}", "", f"    {result.command}", "")
     if result.outdated:

@@ -169,11 +169,11 @@ def _part_row(name: str, plugin: type[Part[Any]]) -> Sequence[str]:
     else:
         inputs = _list_code(map(registry.name_of, part.inputs()))
         tasks = _list_code(task.name for task in part.tasks())
-    asked = [f"the model: {tasks}"] if tasks else []
-    asked += ["the encoder"] if "encoder" in plugin.uses else []
+    services = [f"the model: {tasks}"] if tasks else []
+    services += ["the encoder"] if "encoder" in plugin.uses else []
     searched = "" if plugin.searched_by is None else ", ".join(sorted(plugin.searched_by)) or "no"
     what = first_paragraph(docstring(plugin))
-    return f"`{name}`", inputs or "the documents", "; ".join(asked) or "nothing", searched or "", what
+    return f"`{name}`", inputs or "the documents", "; ".join(services) or "nothing", searched or "", what
 
 
 def _rest(plugin: type[BaseModel]) -> Iterator[str]:

@@ -44,18 +44,19 @@ class Counting(LLMPlugin):
     version: ClassVar[int] = 1
     model: str = Field(description="Model whose tokenizer counts the tokens.")
     _paid: LLM | None = PrivateAttr(default=None)
+    _prompts: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _repaid: "RepaidAnswers" = PrivateAttr(default_factory=lambda: RepaidAnswers())
 
     @classmethod
-    def beside(cls, model: str, paid: LLM | None) -> "Counting":
-        """Return the plugin for a model; answers that `paid` has in its cache are used, and not counted."""
-        plugin = cls(model=model)
-        plugin._paid = paid
+    def beside(cls, llm: LLMPlugin, paid: LLM | None = None) -> "Counting":
+        """Return the plugin for an LLM with a model; answers that `paid` has in its cache are used, and not counted."""
+        plugin = cls(model=getattr(llm, "model", ""))
+        plugin._paid, plugin._prompts = paid, getattr(llm, "own_prompts", {})
         return plugin
 
     def open(self, setting: LLMSettings | None = None) -> "CountingRules":
         """Open the counting rules; no request is sent."""
-        return CountingRules(self.model, self._paid, self._repaid)
+        return CountingRules(self.model, self._paid, self._repaid, self._prompts)
 
     @property
     def repaid(self) -> "RepaidAnswers":
@@ -117,7 +118,14 @@ class CountingRules(OfflineRules):
     Within `delegating_to`, another model answers instead, and records what it does itself.
     """
 
-    def __init__(self, model: str, paid: LLM | None = None, repaid: RepaidAnswers | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        paid: LLM | None = None,
+        repaid: RepaidAnswers | None = None,
+        prompts: Mapping[str, str] | None = None,
+    ) -> None:
+        self._own_prompts = prompts or {}
         self.repaid = RepaidAnswers() if repaid is None else repaid
         self.model = model
         self.id = f"counting for {model}"  # only used for temporary indexes
@@ -191,7 +199,8 @@ class CountingRules(OfflineRules):
 
     def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:
         """Record the tokens of a question and its answer."""
-        messages = render_messages(task, inputs)
+        prompt = self._own_prompts.get(task.name)
+        messages = render_messages(task if prompt is None else replace(task, prompt=prompt), inputs)
         read = tokens.count_message_tokens(messages, self.model)
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)

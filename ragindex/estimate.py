@@ -164,7 +164,8 @@ def estimate(
     every request for the sample failed.
     """
     by_label = schemes if isinstance(schemes, Mapping) else {registry.label(scheme): scheme for scheme in schemes}
-    name, language = require_model(llm), scope.language
+    require_model(llm)
+    language = scope.language
     all_parts = [part for part in topological_order(_list_parts(by_label)) if "model" in part.uses]
     parts = [part for part in all_parts if part not in scope.built]
     if not parts or not corpus.documents:
@@ -173,13 +174,13 @@ def estimate(
     pricing = Pricing.of(llm, setting, batched=llm.batches())
     sample = min(scope.sample, len(corpus.documents))
     chosen = Random(scope.seed).sample(corpus.documents, sample)  # noqa: S311  # no secret
-    by_rules = _count_indexing(chosen, chunking, parts, Counting(model=name), LLMSettings(), language) if chosen else {}
+    by_rules = _count_indexing(chosen, chunking, parts, Counting.beside(llm), LLMSettings(), language) if chosen else {}
     in_earnest = _count_indexing(chosen, chunking, parts, _ask_at_once(llm), setting, language) if chosen else {}
     if by_rules and not in_earnest:
         raise ServiceError(
             f"Every request for the {len(chosen)} sampled documents failed. Check --llm and OPENAI_BASE_URL."
         )
-    counting = Counting.beside(name, scope.paid)  # after the sample, which is paid for now
+    counting = Counting.beside(llm, scope.paid)  # after the sample, which is paid for now
     documents, share = _draw_documents(corpus.documents, scope)
     indexing = _count_indexing(documents, chunking, parts, counting, LLMSettings(), language)
     tasks = {task.name: task for part in parts for task in part.tasks()}
@@ -214,7 +215,8 @@ class ReadingPlan:
 
     def open_rules(self) -> CountingRules:
         """Open the rules that count what the model would read and write; its paid answers are not counted."""
-        return Counting.beside(require_model(self.llm), self.paid).open()
+        require_model(self.llm)
+        return Counting.beside(self.llm, self.paid).open()
 
 
 def estimate_questions(
@@ -257,7 +259,7 @@ def estimate_questions(
         tempfile.TemporaryDirectory() as folder,
         Index.open(
             Path(folder),
-            llm=None if pricing is None else Counting.beside(pricing.name, scope.paid),
+            llm=None if llm is None else Counting.beside(llm, scope.paid),
             language=scope.language,
             chunking=scope.chunking_of(corpus),
             create=True,
@@ -568,13 +570,13 @@ class _Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """What a model's calls cost: its prices, the tokens that it thinks before it answers, and the `room` for these."""
+    """What a model's calls cost: prices, the tokens that it thinks, and the `reasoning_tokens` set aside for these."""
 
     prices: Prices
     name: str
     thoughts: int
     batched: bool = False
-    room: int = 0
+    reasoning_tokens: int = 0
 
     @classmethod
     def of(cls, llm: LLMPlugin, setting: LLMSettings, *, batched: bool = False) -> "Pricing":
@@ -653,15 +655,15 @@ class Pricing:
         )
 
     def _assume(self, counts: _Counts, typical: _Typical, task: Task[Any] | None) -> _Counts:
-        """Return counts by rules with the answers of a model, which may think longer than an answer has room for.
+        """Return counts by rules with the answers of a model, which may think for longer than the limit of an answer.
 
-        Such an answer is cut off, and asked for again with more room.
+        Such an answer is cut off, and asked for again with a higher limit.
         """
         written = max(counts.written * typical.length, counts.calls * typical.least) + counts.calls * self.thoughts
-        room = self.room + (0 if task is None else task.max_tokens)
-        if not self.thoughts or task is None or written <= counts.calls * room:
+        limit = self.reasoning_tokens + (0 if task is None else task.max_tokens)
+        if not self.thoughts or task is None or written <= counts.calls * limit:
             return replace(counts, written=written)
-        return _Counts(2 * counts.calls, 2 * counts.read, written + counts.calls * room, 2 * counts.known)
+        return _Counts(2 * counts.calls, 2 * counts.read, written + counts.calls * limit, 2 * counts.known)
 
     def _money(self, calls: float, read: float, written: float, known: float) -> float | None:
         """Return the cost of calls of which the share `known` of what is read began an earlier prompt."""

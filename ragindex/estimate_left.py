@@ -81,10 +81,10 @@ def require_keys(
     parts = topological_order(part for each in chosen for part in parts_of(each))
     built = [part for part in parts if registry.name_of(part) not in plan.imported]
     tasks = [task for each in chosen if isinstance(each, Scheme) for task in tasks_of(each)]
-    asked = reads or bool(tasks) or any("model" in part.uses for part in built)
+    needs_model = reads or bool(tasks) or any("model" in part.uses for part in built)
     if not (plan.keep_calls and (folder / CALLS).is_file()):
         services = [service for each in chosen for service in paid_by(each)]
-        for service in (*([model] if asked else []), *services):
+        for service in (*([model] if needs_model else []), *services):
             _require_key(service, folder)
     if any(map(uses_encoder, parts)) and not vector_cache_path(folder).is_file():
         _require_key(encodes, folder)
@@ -152,7 +152,8 @@ def estimate_left(
         estimates, writes = list[Estimate](), None
         if model is not None:
             paid = open_paid(folder, model, setting) if plan.keep_calls else None
-            writes = Counting.beside(require_model(model), paid)
+            require_model(model)
+            writes = Counting.beside(model, paid)
             estimates += estimate(state.corpus, methods, model, setting, replace(scope, paid=paid, sample=sample))
         if encodes is not None:
             is_finished = all(part in state.finished for part in parts if uses_encoder(part))
@@ -197,13 +198,13 @@ class _State:
 
 def _read_state(folder: Path, corpus: Corpus | None, plan: BuildPlan) -> _State:
     if read_manifest(folder) is None:
-        corpus = corpus or Corpus(folder.name, "index", (), 0, (), whole=False)
+        corpus = corpus or Corpus(folder.name, "index", (), 0, (), undivided=False)
         return _State(corpus, corpus.documents)
     with Index.open(folder, llm=plan.llm, encoder=plan.encoder, seed=plan.seed, read_only=True) as index:
         leaving = plan.leaves(index)
         own = tuple(document for document in index.documents if document.id not in leaving)
         known = {_hash_text(document) for document in own}
-        corpus = corpus or Corpus(folder.name, "index", own, 0, (), whole=False)
+        corpus = corpus or Corpus(folder.name, "index", own, 0, (), undivided=False)
         new = tuple(document for document in corpus.documents if _hash_text(document) not in known)
         if plan.adds:
             replaced = {document.id for document in new}

@@ -435,11 +435,11 @@ class _RecordingRules(OfflineRules):
     """The offline rules, with a record of the tasks that they ran, and of what they were given."""
 
     def __init__(self) -> None:
-        self.asked: list[Task[Any]] = []
+        self.tasks: list[Task[Any]] = []
         self.given: list[Mapping[str, Any]] = []
 
     def require_rule(self, task: Task[Output]) -> Callable[[Mapping[str, Any]], Output]:
-        self.asked.append(task)
+        self.tasks.append(task)
         rule = super().require_rule(task)
 
         def recording(inputs: Mapping[str, Any]) -> Output:
@@ -498,7 +498,7 @@ def check_tasks(bench: _Bench) -> None:
     The index is built part by part, and must answer like another one of the same documents.
     """
     scheme, llm = bench.scheme, _RecordingLLM()
-    tasks = llm.open().asked
+    tasks = llm.open().tasks
     index = bench.open(bench.folder / "part by part", llm)
     index.add(DOCUMENTS)
     for part in topological_order(scheme.parts()):

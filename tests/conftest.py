@@ -89,49 +89,53 @@ def _note_cost(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_note_cost)
 
 
-@pytest.fixture(autouse=True)
-def _cheap_units(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test in tests/unit that opens an index, a process or a socket: it belongs to tests/integration."""
-    before = len(_costs)
-    yield
-    if request.path.is_relative_to(_UNIT):
-        assert _costs[before:] == [], "Move this test to tests/integration: tests in tests/unit use none of these."
+# ---------------------------------------------------------------- around each test, by hooks: fixtures cost more
 
 
-@pytest.fixture(autouse=True)
-def _files_read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _parse_here(
+    self: object,
+    raw: bytes,
+    path: Path,
+    suffix: str,
+    encoding: str | None,
+    limits: ReadingLimits,
+    ocr: bool = False,
+    rows: Any = None,
+) -> Any:
+    columns = None if rows is None else asdict(rows)
+    return load_answer(parse_file(raw, str(path), suffix, encoding, limits, ocr, columns), path, limits)
+
+
+_PARSE_IN_PROCESS = ReadingProcesses.read
+_COSTS_BEFORE, _HANDLER_BEFORE = pytest.StashKey[int](), pytest.StashKey[Any]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Parse files in this process in tests/unit; elsewhere a process that stays for all tests does it."""
-
-    def read(
-        self: object,
-        raw: bytes,
-        path: Path,
-        suffix: str,
-        encoding: str | None,
-        limits: ReadingLimits,
-        ocr: bool = False,
-        rows: Any = None,
-    ) -> Any:
-        columns = None if rows is None else asdict(rows)
-        return load_answer(parse_file(raw, str(path), suffix, encoding, limits, ocr, columns), path, limits)
-
-    if request.path.is_relative_to(_UNIT):
-        monkeypatch.setattr(ReadingProcesses, "read", read)
+    unit = item.path.is_relative_to(_UNIT)
+    ReadingProcesses.read = _parse_here if unit else _PARSE_IN_PROCESS  # type: ignore[assignment,method-assign]
+    item.stash[_COSTS_BEFORE] = len(_costs)
+    item.stash[_HANDLER_BEFORE] = signal.getsignal(signal.SIGINT)
 
 
-@pytest.fixture(autouse=True)
-def _interrupts() -> Iterator[None]:
-    """Restore the handler of Ctrl-C, which a command that runs in this process replaces."""
-    before = signal.getsignal(signal.SIGINT)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test in tests/unit that opens an index, a process or a socket: it belongs to tests/integration.
+
+    A command that runs in this process replaces the handler of Ctrl-C, which is restored.
+    """
     yield
-    if signal.getsignal(signal.SIGINT) is not before:
-        signal.signal(signal.SIGINT, before)
+    if signal.getsignal(signal.SIGINT) is not item.stash[_HANDLER_BEFORE]:
+        signal.signal(signal.SIGINT, item.stash[_HANDLER_BEFORE])
+    _forget_mlflow_of_folder()
+    if item.path.is_relative_to(_UNIT):
+        costs = _costs[item.stash[_COSTS_BEFORE] :]
+        assert costs == [], "Move this test to tests/integration: tests in tests/unit use none of these."
 
 
-@pytest.fixture(autouse=True)
-def _mlflow_of_this_folder() -> Iterator[None]:
+def _forget_mlflow_of_folder() -> None:
     """Let MLflow forget `sqlite:///mlflow.db`: it keeps the file of the first test, in a folder that is gone."""
-    yield
     store = sys.modules.get("mlflow.store.tracking.sqlalchemy_store")
     if store is not None and (engine := store.SqlAlchemyStore._engine_map.pop("sqlite:///mlflow.db", None)) is not None:
         engine.dispose()

@@ -21,15 +21,15 @@ def find_problems(texts: dict[str, str], rows: list[dict[str, str]]) -> list[str
     for number, row in enumerate(rows, 2):
         named = row["documents"].split(";")
         problems += [f"line {number}: no document {name}" for name in named if name not in flat]
-        held = set()
+        quoted = set()
         for quote in row["evidence"].split(" || "):
             places = {name: count for name, text in flat.items() if (count := text.count(quote))}
-            held |= set(places)
+            quoted |= set(places)
             if sum(places.values()) != 1 or not set(places) <= set(named):
                 problems.append(f"line {number}: {quote!r} stands in {places or 'no document'}")
             if len(quote.split()) > 15:
                 problems.append(f"line {number}: {quote!r} has {len(quote.split())} words, more than 15")
-        problems += [f"line {number}: no quote is of {name}" for name in named if name in flat and name not in held]
+        problems += [f"line {number}: no quote is of {name}" for name in named if name in flat and name not in quoted]
     return problems
 
 

@@ -90,15 +90,15 @@ def search_slot() -> Iterator[None]:
     second one. Callers may be inside `limit_blas` already: entering it again takes microseconds.
     """
     with limit_blas(1):
-        if getattr(_mine, "held", False):
+        if getattr(_mine, "has_slot", False):
             yield
             return
         with _slots():
-            _mine.held = True
+            _mine.has_slot = True
             try:
                 yield
             finally:
-                _mine.held = False
+                _mine.has_slot = False
 
 
 _mine = local()

@@ -105,16 +105,16 @@ class _EnvironmentSecrets:
     """The secrets of the environment, the longest first, found anew only after a variable has changed."""
 
     def __init__(self) -> None:
-        self._found: tuple[Mapping[Any, Any], tuple[str, ...]] = ({}, ())
+        self._cached: tuple[Mapping[Any, Any], tuple[str, ...]] = ({}, ())
 
     def find(self) -> tuple[str, ...]:
         """Return the secrets of the variables as they are now."""
-        variables, secrets = self._found
+        variables, secrets = self._cached
         # The bytes, because decoding all variables takes 60 times longer.
         now: Mapping[Any, Any] = getattr(os.environ, "_data", os.environ)
         if now != variables:
             secrets = tuple(sorted(set(_find_environment_secrets()), key=len, reverse=True))
-            self._found = (dict(now), secrets)
+            self._cached = (dict(now), secrets)
         return secrets
 
 

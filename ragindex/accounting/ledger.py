@@ -108,7 +108,7 @@ class Tally:
         self._costs = RunningCosts()
         self._stages: dict[str, Counter[str]] = {}
         self._sums: dict[tuple[str, str], tuple[int, float]] = {}
-        self._asked: dict[str, tuple[int, int]] = {}
+        self._progress: dict[str, tuple[int, int]] = {}
         self._estimate = RunningEstimate()
         self._lock, self._timeline = RLock(), _Timeline()  # a handler of signals may read while this thread adds
 
@@ -158,7 +158,7 @@ class Tally:
     def project(self) -> float | None:
         """Return the dollars that this run will have cost at its end; None without an estimate."""
         with self._lock:
-            return self._estimate.project(self._sums, self._asked)
+            return self._estimate.project(self._sums, self._progress)
 
     def by_item(self) -> dict[int | None, Usage]:
         """Return the `first` usage by input position in a `map`. The key None holds the calls outside any `map`."""
@@ -312,8 +312,8 @@ def count_asked(method: str, done: int, questions: int) -> None:
     """Note that a method has answered `done` more questions, of so many: estimates of a run follow from it."""
     for tally in _tallies.get():
         with tally._lock:
-            before = tally._asked.get(method, (0, 0))[0]
-            tally._asked[method] = (before + done, questions)
+            before = tally._progress.get(method, (0, 0))[0]
+            tally._progress[method] = (before + done, questions)
 
 
 def count_outcome(task: str, stage: str, count: int = 1) -> None:

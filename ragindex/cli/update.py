@@ -182,7 +182,7 @@ class _Round:
         documents = tuple(
             document for source in per_source for corpus in source.corpora for document in corpus.documents
         )
-        corpus = Corpus(self.folder.name, "index", documents, 0, (), whole=False)
+        corpus = Corpus(self.folder.name, "index", documents, 0, (), undivided=False)
         schemes = {registry.label(scheme): scheme for scheme in self.only} or None
         thorough = self.approval.dry_run
         return estimate_left(self.folder, corpus, schemes, LLMSettings(), BuildPlan(adds=True), thorough=thorough)

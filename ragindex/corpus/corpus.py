@@ -43,7 +43,7 @@ class Corpus:
         print(len(corpus.documents), corpus.skipped, corpus.ignored)
 
     `repeats` counts duplicates of documents without ids. `skipped` are the files or items that were left out, with the
-    reasons. `ignored` counts files of a folder that no reader supports, by suffix. With `whole`, as in benchmark
+    reasons. `ignored` counts files of a folder that no reader supports, by suffix. With `undivided`, as in benchmark
     formats, each document is one passage; otherwise documents are chunked. `root` is the source: the absolute path of
     the folder that ids are relative to or of the data set's file, or the name of a generated corpus; "" for documents
     made by a program. If `only` is set, only that file of the folder was read. `notes` are other remarks on what was
@@ -58,7 +58,7 @@ class Corpus:
     documents: tuple[Document, ...]
     repeats: int
     skipped: tuple[LeftOut, ...]
-    whole: bool
+    undivided: bool
     ignored: Mapping[str, int] = field(default_factory=dict)
     root: str = ""
     only: str = ""
@@ -86,7 +86,7 @@ class Corpus:
     @property
     def chunking(self) -> Chunking | Literal["default"] | None:
         """The chunking of these documents: `split` if it is given, else the default; None if each is one passage."""
-        return self.split or (None if self.whole else "default")
+        return self.split or (None if self.undivided else "default")
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ def read_selected(
         documents=documents,
         repeats=repeats,
         skipped=problems.left_out,
-        whole=format not in _CHUNKED,
+        undivided=format not in _CHUNKED,
         ignored=Counter(listing.ignored.values()),
         root=str(root),
         only=only,

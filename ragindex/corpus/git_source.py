@@ -147,7 +147,7 @@ def read_repository(
         documents=gathered[0],
         repeats=gathered[1],
         skipped=problems.left_out,
-        whole=False,
+        undivided=False,
         ignored=Counter(listing.ignored.values()),
         root=str(address),
         notes=(f"commit {commit[:12]} of {ref or 'HEAD'}, {day}", *listing.notes()),

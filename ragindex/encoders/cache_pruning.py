@@ -26,7 +26,7 @@ PRUNING_SCHEMA = (
     "CREATE INDEX IF NOT EXISTS worth ON vectors (input_tokens > 0 OR money > 0, seconds >= 0.001)",
 )
 _MONTH = 30 * 86_400.0
-_ROOM = 0.9
+_FILLED_SHARE = 0.9
 """Share of a bound that pruning leaves filled, so that not every sync prunes."""
 _ASKED = 500  # keys in one statement
 _PATIENCE = 60.0  # seconds to wait for the lock of another process
@@ -114,7 +114,7 @@ def _enforce_bound(connection: sqlite3.Connection, kind: VectorKind, served: int
     size = _estimate_row_size(connection, kind)
     if count * size <= most:
         return 0
-    removed = int(count) - int(most * _ROOM / size)
+    removed = int(count) - int(most * _FILLED_SHARE / size)
     connection.execute(
         f"DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors WHERE {kind.condition} ORDER BY rowid LIMIT ?)",  # noqa: S608
         (removed,),

@@ -134,9 +134,9 @@ class TransformerEncoder(Encoder):
         self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_truncation(settings.max_length)
         self._tokenizer.no_padding()
-        self._whole = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._whole.no_truncation()
-        self._whole.no_padding()
+        self._untruncated = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._untruncated.no_truncation()
+        self._untruncated.no_padding()
         self._dimensions = self._embed(["."], "").shape[1]
 
     @property
@@ -160,12 +160,12 @@ class TransformerEncoder(Encoder):
     @property
     def max_tokens(self) -> int:
         """The number of tokens of a document that are read, without the special ones and those of the prompt."""
-        used = int(self._whole.num_special_tokens_to_add(False)) + len(self.token_spans(self._document_prompt))
+        used = int(self._untruncated.num_special_tokens_to_add(False)) + len(self.token_spans(self._document_prompt))
         return max(0, self._settings.max_length - used)
 
     def token_spans(self, text: str) -> list[Span]:
         """Return the characters of each word piece of the whole text."""
-        encoding = self._whole.encode(encodable(text).strip(), add_special_tokens=False)
+        encoding = self._untruncated.encode(encodable(text).strip(), add_special_tokens=False)
         return list(locate_tokens(text, encoding.offsets, encoding.special_tokens_mask)[1])
 
     def encode_tokens(self, texts: Sequence[str]) -> list[TokenEmbeddings]:

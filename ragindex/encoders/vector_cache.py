@@ -128,7 +128,7 @@ class CachedEncoder(QueryEncoder):
 
     @property
     def is_full(self) -> bool:
-        """Whether the encoder has no room for more words."""
+        """Whether the encoder's vocabulary takes no more words."""
         return self._encoder.is_full
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:

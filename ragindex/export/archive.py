@@ -121,7 +121,7 @@ def unpack_archive(path: Path, into: Path | None, limits: RetrieverLimits) -> tu
             exported = read_archive(source, path, limits)
             folder = into or retrievers_cache() / exported.sha256
             if not _is_unpacked(folder, exported, given=into is not None):
-                _unpack_once(folder, exported, lambda room: extract_files(source, exported, room, path))
+                _unpack_once(folder, exported, lambda scratch: extract_files(source, exported, scratch, path))
     except OSError as error:
         hint = " Choose a folder that can be written: into=FOLDER." if into is None else ""
         raise StoreError(f"{path} could not be unpacked: {error.strerror or error}.{hint}") from error

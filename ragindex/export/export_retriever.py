@@ -80,7 +80,7 @@ def export_retriever(
     _require_free(target, pack=pack)
     replaced = _read_method(target, pack=pack)
     lease = index.pin()
-    with _writing(target), _room_beside(target) as scratch:
+    with _writing(target), _scratch_beside(target) as scratch:
         own = _copy_own_files(scheme, scratch / OWN_FOLDER)
         if pack:
             from ragindex.export.packed_index import write_packed_index  # imports scipy
@@ -204,7 +204,7 @@ def _writing(target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _room_beside(target: Path) -> Iterator[Path]:
+def _scratch_beside(target: Path) -> Iterator[Path]:
     """Yield a new folder on the disk of `target`, which is removed at the end.
 
     One process exports to `target` at a time, so folders that are there already are of processes that were killed.
@@ -216,8 +216,8 @@ def _room_beside(target: Path) -> Iterator[Path]:
         for left in parent.glob(f"{glob.escape(prefix)}*{suffix}"):
             shutil.rmtree(left, ignore_errors=True)
         try:
-            with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=parent) as room:
-                yield Path(room)
+            with tempfile.TemporaryDirectory(prefix=prefix, suffix=suffix, dir=parent) as scratch:
+                yield Path(scratch)
         finally:
             with suppress(OSError):  # Windows does not remove a file that is open; its lock is removed on release
                 Path(lock.lock_file).unlink()

@@ -102,7 +102,7 @@ class PartRecord(BaseModel, frozen=True, extra="forbid"):
 
     `finish_seconds` is the share of `seconds` spent in `finish`: in the last call, or in all calls if each processes
     only what has changed. `failed` maps failed passages to reasons; those in `set_aside` are not retried by themselves.
-    `notes` are shown with the part's figures, `details` where there is room; `files` are its current version folders
+    `notes` are shown with the part's figures, `details` where they fit; `files` are its current version folders
     (`ragindex.index.versioned_files`).
     """
 

@@ -132,7 +132,7 @@ def describe_unknown_words(index: Index, changed: DocumentChanges, fit: str | No
 
 
 def describe_full_vocabulary(index: Index, methods: Sequence[Scheme | Part[Any]], fit: str | None) -> str | None:
-    """Return a sentence if methods use an encoder that was fitted since `fit`, and has no room for more words."""
+    """Return a sentence if methods use an encoder that was fitted since `fit`, and takes no more words."""
     if not any(map(index.encoder_of, methods)):
         return None
     encoder = index.encoder

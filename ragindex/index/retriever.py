@@ -34,7 +34,7 @@ class PassagePositions:
 
     documents: tuple[Documents, ...]
     lease: object = None
-    _kept: dict[tuple[int, str], Mapping[str, Position]] = field(default_factory=dict)
+    _known: dict[tuple[int, str], Mapping[str, Position]] = field(default_factory=dict)
 
     def locate(self, results: Sequence[Retrieval], first: int | None = None) -> list[Retrieval]:
         """Return the retrievals with the positions of their `first` hits (None: all), from one request to the store."""
@@ -62,7 +62,7 @@ class PassagePositions:
         return number, self.documents[number].owner(id)
 
     def _look_up(self, ids: set[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, Position]]:
-        known = {id: positions_of_id for id in ids if (positions_of_id := self._kept.get(id)) is not None}
+        known = {id: positions_of_id for id in ids if (positions_of_id := self._known.get(id)) is not None}
         if len(known) == len(ids):
             return known
         missing = ids - known.keys()
@@ -73,9 +73,9 @@ class PassagePositions:
             .positions(sorted(document for view, document in missing if view == number))
             .items()
         }
-        if len(self._kept) + len(read) > _MOST_KEPT:
-            self._kept.clear()
-        self._kept.update(read)
+        if len(self._known) + len(read) > _MOST_KEPT:
+            self._known.clear()
+        self._known.update(read)
         return {**known, **read}
 
 

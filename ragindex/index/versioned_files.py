@@ -105,19 +105,19 @@ def scratch_array(what: str, folder: Path, shape: tuple[int, int]) -> Iterator[F
 
     A file left by a killed process is removed by the next `scratch_array` or `keep_versions`.
     """
-    room = folder / "scratch"
+    scratch = folder / "scratch"
     try:
         with wrap_write_errors(f"The {what} could not be written to {folder}"):
-            shutil.rmtree(room, ignore_errors=True)
-            room.mkdir(parents=True)
-            path = room / "numbers.npy"
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(parents=True)
+            path = scratch / "numbers.npy"
             numbers = np.asarray(np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape))
             if hasattr(os, "posix_fallocate"):  # else a full disk kills the process when a page is written
                 with path.open("r+b") as file:
                     os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
         yield numbers
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager

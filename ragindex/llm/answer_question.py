@@ -100,11 +100,11 @@ def build_context(
     if tokens is not None and (type(tokens) is not int or tokens < 1):
         raise UsageError(f"The 'tokens' of a context must be an int in the range [1, inf). Got {tokens!r} instead.")
     titles = [hit.title[:_LONGEST_TITLE] for hit in hits]
-    room = inf if tokens is None else tokens
-    packed_notes, note_tokens = _pack([("", note) for note in notes], room, model)
+    limit = inf if tokens is None else tokens
+    packed_notes, note_tokens = _pack([("", note) for note in notes], limit, model)
     heads = [f"[{number}] {title}\n" for number, title in enumerate(titles, start=1)]
     pieces = zip(heads, (hit.text for hit in hits), strict=True)
-    texts, passage_tokens = _pack(pieces, room - note_tokens, model, sentences=True)
+    texts, passage_tokens = _pack(pieces, limit - note_tokens, model, sentences=True)
     passages = [
         NumberedPassage(number, hit.id, title, text)
         for number, (hit, title, text) in enumerate(zip(hits, titles, texts, strict=False), start=1)
@@ -114,29 +114,29 @@ def build_context(
 
 
 def _pack(
-    pieces: Iterable[tuple[str, str]], room: float, model: str, *, sentences: bool = False
+    pieces: Iterable[tuple[str, str]], max_tokens: float, model: str, *, sentences: bool = False
 ) -> tuple[list[str], int]:
-    """Return the texts of (head, text) pieces that fit into `room` tokens, and their token count including heads.
+    """Return the texts of (head, text) pieces that fit into `max_tokens`, and their token count including heads.
 
     The last one ends after a word, with `sentences` after a sentence unless it is the first.
     """
     packed, used = [], 0
     for head, text in pieces:
         needed = _count_tokens(head, text, model)
-        if used + needed <= room:
+        if used + needed <= max_tokens:
             packed.append(text)
             used += needed
             continue
         find_ends = _find_sentence_ends if sentences and packed else _find_word_ends
-        start = _truncate(head, text, int(room - used), model, find_ends)
+        start = _truncate(head, text, int(max_tokens - used), model, find_ends)
         return ([*packed, start], used + _count_tokens(head, start, model)) if start else (packed, used)
     return packed, used
 
 
-def _truncate(head: str, text: str, room: int, model: str, find_ends: Callable[[str, int], list[int]]) -> str:
+def _truncate(head: str, text: str, max_tokens: int, model: str, find_ends: Callable[[str, int], list[int]]) -> str:
     """Return the longest prefix of `text` that fits and ends at one of its ends; "" if not even the first one fits."""
-    ends = find_ends(text, _LONGEST_TOKEN * room)
-    fitting = bisect_right(ends, room, key=lambda end: _count_tokens(head, text[:end], model))
+    ends = find_ends(text, _LONGEST_TOKEN * max_tokens)
+    fitting = bisect_right(ends, max_tokens, key=lambda end: _count_tokens(head, text[:end], model))
     return text[: ends[fitting - 1]] if fitting else ""
 
 

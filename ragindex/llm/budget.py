@@ -179,7 +179,7 @@ def parse_budget(to: float | Budget | None) -> Budget | None:
 
 
 class CombinedBudget(Budget):
-    """A budget within another: a call needs room in both."""
+    """A budget within another: a call must fit into both."""
 
     def __init__(self, own: Budget, outer: Budget) -> None:
         super().__init__(min(own.limit, outer.limit))

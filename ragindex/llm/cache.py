@@ -58,7 +58,7 @@ class CachedResponse:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the answer ended because its room was used up."""
+        """Whether the answer ended because its token limit was reached."""
         return self.finish.casefold() in _CUT
 
 

@@ -337,6 +337,6 @@ class CachedCalls:
 
 
 def _mark_cut(answer: CachedResponse, request: ChatRequest) -> CachedResponse:
-    """Return an answer with the finish reason of a cut one if it took all of its room: some servers say `stop` then."""
+    """Return an answer with the finish reason of a cut one if it reached its limit: some servers say `stop` then."""
     used = not answer.estimated and answer.output_tokens >= request.max_tokens
     return replace(answer, finish="length") if used and not answer.is_cut else answer

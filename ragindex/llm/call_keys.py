@@ -2,7 +2,7 @@
 
 A key holds what an answer depends on: messages, schema, model, address and parameters. It does not hold how an address
 of this machine is spelt, nor the version of a task, whose prompt is in the messages. The token limit is in the keys of
-answers that it has cut, and in no others: more room would not have made a complete answer longer.
+answers that it has cut, and in no others: a higher limit would not have made a complete answer longer.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _SHOWN = ("temperature", "seed", "structure", "reasoning_effort")
 _HASHED = {"prompt": "another prompt", "schema": "another form of answers", "extra": "other extra parameters"}
 
 
-_ROOM_DIGITS = 16  # last digits of a key: a hash of the token limit, or zeros
+_LIMIT_DIGITS = 16  # last digits of a key: a hash of the token limit, or zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CallKeys:
 
 def complete_key(request_key: str) -> str:
     """Return the key of a complete answer to the request that a batch of this version names so."""
-    return request_key[:-_ROOM_DIGITS] + "0" * _ROOM_DIGITS
+    return request_key[:-_LIMIT_DIGITS] + "0" * _LIMIT_DIGITS
 
 
 def make_keys(chat: OpenAIChat, task: Task[Any], request: ChatRequest) -> CallKeys:
@@ -80,7 +80,7 @@ def make_keys(chat: OpenAIChat, task: Task[Any], request: ChatRequest) -> CallKe
             "request": {name: value for name, value in fields.items() if name != "max_tokens"},
         }
     )
-    key = identity[:-_ROOM_DIGITS] + _hash(request.max_tokens)[:_ROOM_DIGITS]
+    key = identity[:-_LIMIT_DIGITS] + _hash(request.max_tokens)[:_LIMIT_DIGITS]
     return CallKeys(key, complete_key(key), tuple(earlier))
 
 

@@ -25,7 +25,7 @@ from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages, retries_failed
 
-_THINKING_ROOM = 4096  # more tokens for an answer whose room was spent on thoughts
+_THINKING_TOKENS = 4096  # more tokens for an answer whose limit was spent on thoughts
 _MAX_FAILURES_IN_A_ROW = 20
 _LEAST_CHARGED, _MOST_UNUSABLE = 40, 0.25  # of so many inputs, the share without a usable answer that ends a run
 _LONGEST_EXAMPLE = 200  # characters of an answer in an error
@@ -44,9 +44,15 @@ class LLMClient(LLM):
 
     @property
     def id(self) -> str:
-        """Provider, model, and a hash of the endpoint's address and of all parameters that answers depend on."""
+        """Provider, model, and a hash of the endpoint's address and of all that answers depend on."""
         chat, caps = self._chat, [self._given.max_tokens, self._given.reasoning_tokens]
-        return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps])[:8]}"
+        prompts = [dict(self._given.own_prompts)] if self._given.prompts is not None else []
+        return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps, *prompts])[:8]}"
+
+    def with_own_prompt(self, task: Task[Output]) -> Task[Output]:
+        """Return a task with the user's prompt in place of its own, if there is one."""
+        prompt = self._given.own_prompts.get(task.name)
+        return task if prompt is None else replace(task, prompt=prompt)
 
     @property
     def batch_size(self) -> int:
@@ -55,6 +61,7 @@ class LLMClient(LLM):
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
+        task = self.with_own_prompt(task)
         return self._require_usable(task, self._ask(task, inputs, repeat, again), again)
 
     def map(
@@ -72,7 +79,7 @@ class LLMClient(LLM):
         batches that an earlier run has sent. Raises UsageError for batches without a cache, and ServiceError if too
         many charged answers cannot be used.
         """
-        inputs = list(many)
+        inputs, task = list(many), self.with_own_prompt(task)
         if may_wait() and self._batches is None and self._given.batch:
             raise UsageError("Batches need the cache, so that nothing is paid twice. Leave out --no-cache.")
         if may_wait() and self._batches is not None:
@@ -148,6 +155,7 @@ class LLMClient(LLM):
 
     def find_answer(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0) -> Output | None:
         """Return the usable answer that the cache has for an input; None if `run` would pay. Records nothing."""
+        task = self.with_own_prompt(task)
         turns, _ = self._read_cache(task, self._request(task, inputs, repeat), again=False)
         result = turns[-1].result if turns else None
         return result.output if isinstance(result, Reading) else None
@@ -156,6 +164,7 @@ class LLMClient(LLM):
         self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0
     ) -> tuple[Output, PaidBefore] | None:
         """Return the usable answer that the cache has to an input under other settings; None if there is none."""
+        task = self.with_own_prompt(task)
         for before, answer in self._calls.find_paid_before(task, self._request(task, inputs, repeat)):
             with suppress(UnusableError):
                 return _parse_output(task, answer, cut=False).output, before
@@ -249,7 +258,7 @@ def _build_retry(request: ChatRequest, answer: CachedResponse, error: UnusableEr
     request = replace(request, question=hash_follow_up(request.question, error.kind))
     if error.kind == "truncated":
         thought = not drop_thoughts(answer.text).strip()
-        return replace(request, max_tokens=2 * request.max_tokens + (_THINKING_ROOM if thought else 0))
+        return replace(request, max_tokens=2 * request.max_tokens + (_THINKING_TOKENS if thought else 0))
     is_plain = answer.structure == "text" and request.plain
     form = "in the form asked for" if is_plain else f"again. {SCHEMA_HINT}{request.schema}"
     note = f"Your answer cannot be used: {error.reason}. Answer {form}"

@@ -1,5 +1,6 @@
 """Parameters of LLMs at an endpoint with OpenAI's chat protocol."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -9,6 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 from ragindex._util.http import drop_version, read_secret, require_bare
 from ragindex.errors import UsageError
 from ragindex.interfaces.llm import LLMPlugin, PaidPlugin
+from ragindex.llm.own_prompts import read_prompts, resolve_prompts
 
 _VARIABLE = regex.compile(r"[A-Z_][A-Z0-9_]*")
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -53,6 +55,10 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
         default=None, description="How much the model reasons first. null: the endpoint's default."
     )
+    prompts: str | None = Field(
+        default=None,
+        description="YAML file with prompts of your own, as those that a paper prints, by the name of their task.",
+    )
     timeout: float = Field(default=120.0, gt=0, description="Seconds until a request times out.")
     retries: int = Field(
         default=6,
@@ -88,6 +94,16 @@ class ChatParameters(LLMPlugin, PaidPlugin):
         if base_url is not None:
             require_bare(drop_version(base_url), "openai", cls.keys_from)
         return base_url
+
+    @field_validator("prompts")
+    @classmethod
+    def _resolve_prompts(cls, prompts: str | None) -> str | None:
+        return None if prompts is None else resolve_prompts(prompts)
+
+    @property
+    def own_prompts(self) -> Mapping[str, str]:
+        """The prompts of the file `prompts`, by the name of their task."""
+        return {} if self.prompts is None else read_prompts(self.prompts)
 
     @field_validator("key_variable")
     @classmethod

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import regex
-from jinja2 import Environment, StrictUndefined, Template, TemplateSyntaxError, UndefinedError
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, UndefinedError
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import BaseModel, RootModel
 
 from ragindex._util.canonical import digest, encodable
@@ -19,9 +21,9 @@ from ragindex.plugins import code_fingerprint
 Output = TypeVar("Output", bound=BaseModel)
 Role: TypeAlias = Literal["system", "user", "assistant"]
 _ROLE = regex.compile(r"^\[(system|user|assistant)\][ \t]*$", regex.MULTILINE)
-_templates = Environment(
+_templates = ImmutableSandboxedEnvironment(  # a prompt may come from a file of the user's
     undefined=StrictUndefined,
-    autoescape=False,  # noqa: S701  # a prompt is not HTML, and its roles are split before it is rendered
+    autoescape=False,  # a prompt is not HTML, and its roles are split before it is rendered
     trim_blocks=True,
     lstrip_blocks=True,
 )
@@ -140,13 +142,21 @@ def render_messages(task: Task[Any], inputs: Mapping[str, Any]) -> list[Message]
     for role, template in _parse_prompt(task.prompt):
         try:
             content = template.render(inputs)
-        except UndefinedError as error:
+        except (UndefinedError, SecurityError) as error:
             raise UsageError(
                 f"The prompt of {task.name} ({_name_prompt(task.prompt)}): {error.message}. "
                 f"It was given {', '.join(inputs)}."
             ) from None
         messages.append(Message(role, encodable(content)))
     return messages
+
+
+def check_prompt(task: str, prompt: str, path: Path) -> None:
+    """Raise DataError if a prompt of a file is no template of messages."""
+    try:
+        _parse_prompt(prompt)
+    except DataError as error:
+        raise DataError(f"a prompt of {task}", str(error), path=path) from None
 
 
 def _name_prompt(prompt: Path | str) -> str:

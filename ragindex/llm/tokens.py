@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 DEFAULT_TOKENS = 2_000
-"""Tokens of passages that a reader is given where nothing else is said."""
+"""Tokens of passages that a reader gets by default."""
 _DOWNLOAD_TIMEOUT = 20.0  # seconds to wait for the download of a vocabulary
 _PIECE_LENGTH = 20_000  # characters encoded at once, so that time stays linear in the length of the text
 _MESSAGE_OVERHEAD = 4  # tokens that the chat format adds to each message, including its role

@@ -57,22 +57,22 @@ def fit_text(text: str, max_tokens: int, model: str = "") -> str:
     return _cut(text, "", max_tokens, model)
 
 
-def _fit_text(hit: Hit, room: int, model: str) -> tuple[str, int]:
+def _fit_text(hit: Hit, most: int, model: str) -> tuple[str, int]:
     """Return what fits of a hit's text, and the tokens of its title and that text; ("", 0) if nothing fits."""
     head = f"{hit.title}\n" if hit.title else ""
     count = count_text_tokens(head + hit.text, model).tokens
-    if count <= room:
+    if count <= most:
         return hit.text, count
-    text = _cut(hit.text, head, room, model)
+    text = _cut(hit.text, head, most, model)
     return (text, count_text_tokens(head + text, model).tokens) if text else ("", 0)
 
 
-def _cut(text: str, head: str, room: int, model: str) -> str:
+def _cut(text: str, head: str, most: int, model: str) -> str:
     """Return the longest prefix of whole sentences that fits behind `head`, found by bisection."""
     ends = [end for _, end in find_sentences(text[:MAX_TEXT_LENGTH])]
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high + 1) // 2
-        fits = count_text_tokens(head + text[: ends[middle - 1]], model).tokens <= room
+        fits = count_text_tokens(head + text[: ends[middle - 1]], model).tokens <= most
         low, high = (middle, high) if fits else (low, middle - 1)
     return text[: ends[low - 1]] if low else ""

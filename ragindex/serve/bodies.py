@@ -21,7 +21,7 @@ _CLOSE = {"Connection": "close"}
 MOST_VALUES = 1_000_000
 
 
-class BodyRoom:
+class BodyBudget:
     """The bytes of bodies that are held at once. Used on the event loop only."""
 
     def __init__(self, most: int) -> None:
@@ -35,15 +35,15 @@ class BodyRoom:
 
 @asynccontextmanager
 async def receive_body(
-    headers: Headers, receive: Receive, room: BodyRoom, most: int, seconds: float
+    headers: Headers, receive: Receive, budget: BodyBudget, most: int, seconds: float
 ) -> AsyncIterator[bytes]:
-    """Give the body of a request, which takes its room until the context ends.
+    """Give the body of a request, which counts against `budget` until the context ends.
 
     Raises RefusalError (413, 408, 503), and ClientDisconnect if the client leaves.
     """
     stated = _stated_length(headers)
     _require_size(stated, most)
-    room.require(stated)
+    budget.require(stated)
     pieces, size = list[bytes](), 0
     try:
         try:
@@ -55,8 +55,8 @@ async def receive_body(
                         raise ClientDisconnect
                     piece = message.get("body", b"")
                     _require_size(size + len(piece), most)
-                    room.require(len(piece))
-                    room.taken, size = room.taken + len(piece), size + len(piece)
+                    budget.require(len(piece))
+                    budget.taken, size = budget.taken + len(piece), size + len(piece)
                     pieces.append(piece)
                     more = message.get("more_body", False)
         except TimeoutError:
@@ -64,7 +64,7 @@ async def receive_body(
             raise RefusalError(408, text, "body_time", _CLOSE) from None
         yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
     finally:
-        room.taken -= size
+        budget.taken -= size
 
 
 def _require_size(size: int, most: int) -> None:

@@ -195,8 +195,8 @@ class GuardedRoute(APIRoute):
                 return await handle(request)
             limits, kind = service.settings.limits, request.headers.get("content-type", "")
             most = limits.documents_body if self.has_documents else limits.body
-            room = service.documents_room if self.has_documents else service.room
-            async with receive_body(request.headers, request.receive, room, most, limits.timeout) as body:
+            budget = service.documents_budget if self.has_documents else service.body_budget
+            async with receive_body(request.headers, request.receive, budget, most, limits.timeout) as body:
                 if len(body) > _LARGE and "json" in kind:
                     async with service.parsing:
                         value = await service.work(partial(parse_large, body, model))

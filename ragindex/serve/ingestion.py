@@ -111,7 +111,7 @@ class Ingestion:
             self._require_money(changes, key, cost, rate)
             before = changes.metadata_keys(key.name)
             changes.accept([(document.id, document) for document in documents], key.name)
-            self._require_key_room(key, documents, before, changes.metadata_keys(key.name))
+            self._require_free_keys(key, documents, before, changes.metadata_keys(key.name))
 
     def _estimate_cost(self, key: AccessKey, documents: Sequence[Document]) -> tuple[float, float]:
         """Return what indexing documents of a key is likely to cost, in dollars, and for each of their characters.
@@ -146,7 +146,7 @@ class Ingestion:
                     "spend_cap",
                 )
 
-    def _require_key_room(
+    def _require_free_keys(
         self, key: AccessKey, documents: Sequence[Document], before: set[str], after: set[str]
     ) -> None:
         """Raise RefusalError if documents add metadata keys beyond the share of the key. They are written already."""

@@ -197,7 +197,9 @@ class McpApp:
         """Answer a request with a key that may read."""
         request, limits = Request(scope, receive), self.service.settings.limits
         _READ_KEY.find(request, self.service)
-        async with receive_body(request.headers, receive, self.service.room, limits.body, limits.timeout) as body:
+        async with receive_body(
+            request.headers, receive, self.service.body_budget, limits.body, limits.timeout
+        ) as body:
             await self.app(scope, _replay(body, receive), send)
 
 

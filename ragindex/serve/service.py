@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ragindex.errors import RagindexError, UsageError
 from ragindex.filters import fields
-from ragindex.serve.bodies import BodyRoom
+from ragindex.serve.bodies import BodyBudget
 from ragindex.serve.collections import ServedCollection, open_collection
 from ragindex.serve.config import ServeSettings
 from ragindex.serve.ingestion import Ingestion
@@ -65,7 +65,7 @@ class Service:
         self._read_keys = read_keys
         self.metrics = ServerMetrics()
         self.slots = WorkSlots(settings.limits.concurrent, self.metrics)
-        self.room, self.documents_room = BodyRoom(settings.limits.bodies), BodyRoom(settings.limits.bodies)
+        self.body_budget, self.documents_budget = BodyBudget(settings.limits.bodies), BodyBudget(settings.limits.bodies)
         self.parsing = asyncio.Lock()
         """Held while a large body is parsed, so that the event loop competes with one thread only."""
         self.pool = ThreadPoolExecutor(settings.limits.concurrent, thread_name_prefix="ragindex-serve")

@@ -41,7 +41,7 @@ def log_error(error: RagindexError) -> None:
 class _ErrorWriter(logging.Handler):
     """Writes lines to standard error in a thread of its own, so that no request waits for whoever reads them.
 
-    Lines beyond what fits into the queue are left out, and their number is written when there is room again.
+    Lines beyond what fits into the queue are left out, and their number is written when the queue takes lines again.
     """
 
     def __init__(self) -> None:

@@ -82,7 +82,7 @@ class _GatheringTransport(asyncio.Transport):
 class BoundedProtocol(H11Protocol):
     """A connection that is closed when a request does not arrive in time or its answer is not read.
 
-    Beyond the cap, the connection whose request has not come for the longest time makes room for a new one.
+    Beyond the cap, the connection whose request has not come for the longest time is closed for a new one.
     """
 
     most: ClassVar[int]

@@ -26,14 +26,19 @@ def all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "_TIMINGS", 100)
 
 
-_draw = cache(worlds.make_questions)
+_make_questions = worlds.make_questions
+_draw = cache(_make_questions)
 
 
-@pytest.fixture(autouse=True)
-def _worlds_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _draw_once(size: int, seed: int = 0, per_kind: int = 200) -> list[DatasetQuestion]:
+    return list(_draw(size, seed, per_kind))
+
+
+def pytest_runtest_setup() -> None:
     """Draw the questions of a world once a process; tests/unit looks at how they are drawn."""
+    worlds.make_questions = _draw_once
 
-    def make_questions(size: int, seed: int = 0, per_kind: int = 200) -> list[DatasetQuestion]:
-        return list(_draw(size, seed, per_kind))
 
-    monkeypatch.setattr(worlds, "make_questions", make_questions)
+def pytest_runtest_teardown() -> None:
+    """Draw them again in tests of other folders."""
+    worlds.make_questions = _make_questions

@@ -43,7 +43,7 @@ def _flipped(content: bytes) -> bytes:
 
 
 @dataclass
-class Kept:
+class PristineIndex:
     """An index that is never touched, with a copy to be harmed; what it answers, and after one more document."""
 
     folder: Path
@@ -94,7 +94,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Tried:
+class Attempt:
     """What came of it: answers, or the error; and the warnings."""
 
     answers: Answers | None
@@ -102,7 +102,7 @@ class Tried:
     warnings: list[str]
 
 
-def tried(work: Callable[[Path], Answers], folder: Path) -> Tried:
+def tried(work: Callable[[Path], Answers], folder: Path) -> Attempt:
     """Anything but our own errors is a traceback for whoever runs it, and fails the test."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RepairWarning)
@@ -110,4 +110,4 @@ def tried(work: Callable[[Path], Answers], folder: Path) -> Tried:
             answers, error = work(folder), None
         except RagindexError as raised:
             answers, error = None, raised
-    return Tried(answers, error, [str(warning.message) for warning in caught if warning.category is RepairWarning])
+    return Attempt(answers, error, [str(warning.message) for warning in caught if warning.category is RepairWarning])

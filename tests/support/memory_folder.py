@@ -1,4 +1,4 @@
-"""Where files of tests are: in memory where there is room, for tests wait on thousands of writes."""
+"""Where files of tests are: in memory where enough is left, for tests wait on thousands of writes."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ _MEMORY = Path("/dev/shm")
 
 
 def folder_in_memory(needed: int) -> Path:
-    """Return a folder in memory with room for so many bytes, else the folder of temporary files."""
+    """Return a folder in memory where so many bytes are left, else the folder of temporary files."""
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK)
     if usable and min(shutil.disk_usage(_MEMORY).free, _available_memory()) > needed:
         return _MEMORY

@@ -168,7 +168,7 @@ founder, place of birth: was founded by somebody born in X
 founder, teacher: was founded by a pupil of X
 founder, spouse: was founded by somebody married to X
 """
-Found = tuple[str, frozenset[str]]
+StatedValue = tuple[str, frozenset[str]]
 """An answer, and the documents that state what it follows from."""
 
 
@@ -183,22 +183,22 @@ def patterns(table: str) -> list[tuple[re.Pattern[str], tuple[str, ...]]]:
 
 class Solver:
     def __init__(self, triples: Iterable[tuple[str, Triple]]) -> None:
-        self.objects: dict[str, dict[str, list[Found]]] = defaultdict(lambda: defaultdict(list))
+        self.objects: dict[str, dict[str, list[StatedValue]]] = defaultdict(lambda: defaultdict(list))
         for doc_id, triple in triples:
             self.objects[triple.subject][triple.predicate].append((triple.object, frozenset({doc_id})))
         self.nouns, self.asks = patterns(NOUNS), patterns(ASKS)
         self.firsts, self.seconds = patterns(FIRST_CONDITIONS), patterns(SECOND_CONDITIONS)
 
-    def solve(self, question: str) -> set[Found]:
+    def solve(self, question: str) -> set[StatedValue]:
         """Everything that the question could mean and all that is true of it."""
         return {*self.chains(question), *self.comparisons(question), *self.intersections(question)}
 
-    def chains(self, question: str) -> Iterator[Found]:
+    def chains(self, question: str) -> Iterator[StatedValue]:
         for pattern, predicates in self.asks:
             if match := pattern.fullmatch(question):
                 yield from self.follow(self.things(match[1]), predicates)
 
-    def things(self, text: str) -> Iterator[Found]:
+    def things(self, text: str) -> Iterator[StatedValue]:
         """What a noun phrase can stand for."""
         for name in (text, text.removeprefix("the ")):
             if name in self.objects:
@@ -211,7 +211,7 @@ class Solver:
             if match := pattern.fullmatch(text):
                 yield from self.follow(self.things(match[1]), predicates)
 
-    def follow(self, things: Iterable[Found], predicates: tuple[str, ...]) -> Iterator[Found]:
+    def follow(self, things: Iterable[StatedValue], predicates: tuple[str, ...]) -> Iterator[StatedValue]:
         reached = list(things)
         for predicate in predicates:
             reached = [
@@ -227,7 +227,7 @@ class Solver:
             if all(value in [value_stated for value_stated, _ in facts.get(key, ())] for key, value in wanted.items()):
                 yield name
 
-    def comparisons(self, question: str) -> Iterator[Found]:
+    def comparisons(self, question: str) -> Iterator[StatedValue]:
         wording, comma, rest = question.removesuffix("?").partition(", ")
         if not comma or wording not in COMPARED:
             return
@@ -241,14 +241,14 @@ class Solver:
                         less = sign * number(left) < sign * number(right)
                         yield from [(first[0], ours | theirs)] * more + [(other[0], ours | theirs)] * less
 
-    def intersections(self, question: str) -> Iterator[Found]:
+    def intersections(self, question: str) -> Iterator[StatedValue]:
         for first, entity in self.firsts:
             for second, other in self.seconds:
                 pattern = re.compile(rf"Which (.+?) {first.pattern} {second.pattern}\?")
                 if match := pattern.fullmatch(question):
                     yield from self.meeting(match[1], (entity, match[2]), (other, match[3]))
 
-    def meeting(self, noun: str, *conditions: tuple[tuple[str, ...], str]) -> Iterator[Found]:
+    def meeting(self, noun: str, *conditions: tuple[tuple[str, ...], str]) -> Iterator[StatedValue]:
         kinds = {"company": ("founder",)}.get(noun, ("occupation", "type"))
         for name, facts in self.objects.items():
             known = [value for key in kinds for value, _ in facts.get(key, ())]

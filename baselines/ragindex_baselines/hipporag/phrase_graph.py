@@ -130,8 +130,8 @@ def connected(passages: pa.Array, mentions: PhraseMentions, synonyms: SimilarPai
     lengths, degrees = np.empty(nodes, np.int64), np.empty(nodes, np.float64)
     splits, phrase_degrees = np.empty(count, np.int64), np.empty(count, np.float64)
     # an upper bound, because repeated edges are merged; the rest is never written to, so it takes no memory
-    room = 2 * len(edges.first)
-    ends, weights, at = np.empty(room, np.int32), np.empty(room, np.float32), 0
+    capacity = 2 * len(edges.first)
+    ends, weights, at = np.empty(capacity, np.int32), np.empty(capacity, np.float32), 0
     for start, stop in _iterate_blocks(edges, nodes):
         rows = _build_rows(edges, start, stop, nodes)
         lengths[start:stop], degrees[start:stop] = np.diff(rows.indptr), _sum_rows(rows)

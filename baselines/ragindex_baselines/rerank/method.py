@@ -87,7 +87,7 @@ class Rerank(Scheme):
     The `depth` best of `base` are scored; further results follow in the base's order. `reranker` is language-model
     (the default; it is asked once per question, and a rule replaces it if there is no LLM), cross-encoder(model=NAME)
     or endpoint(model=NAME). Candidates that it does not return keep the base's order, behind those that it does; with
-    `left_out=drop` they are no results, so that they take no room from a reader, unless it returns none at all.
+    `left_out=drop` they are no results, so that a reader spends no tokens on them, unless it returns none at all.
 
     With `pair=bridge` a candidate is scored for the question beside a bridge, a passage that is known already: once for
     each of the `bridges` best, in so many calls. Its score is the largest of them; equal ones rank by their sum. A

@@ -193,7 +193,7 @@ def _audit_claim(first: TableFigure, second: TableFigure, comparisons: int) -> C
         plausible_p=p,
         correlation=needed_correlation(first.mean, second.mean, level) if possible else None,
         disagreements=floor(most) if possible and bounds.exact is not None else None,
-        needed_questions=(_whole(needed[0]), _whole(needed[1])),
+        needed_questions=(_round_up(needed[0]), _round_up(needed[1])),
         verdict=verdict,
     )
 
@@ -215,7 +215,7 @@ def _judge(bounds: PairBounds, plausible: tuple[float, float], level: float) -> 
     return "unlikely" if min(plausible) >= level else "open"
 
 
-def _whole(questions: float) -> int | None:
+def _round_up(questions: float) -> int | None:
     return None if isinf(questions) else ceil(questions)
 
 

@@ -188,8 +188,8 @@ def _compare(
     command = shorten_command(sys.argv[1:])
     study = run_study(settings, command, live.watch, approving, thorough=approval.dry_run)
     folder = rerun.results_folder(settings.out, settings.questions, study.name)
-    if kept := keep_earlier(folder, study):
-        print_note(kept)
+    if note := keep_earlier(folder, study):
+        print_note(note)
     remove_records(folder)
     results = save_results(study, folder)
     save_report(study, folder / REPORT_FILE)

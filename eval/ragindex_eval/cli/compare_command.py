@@ -120,8 +120,8 @@ def _compare_rankings(settings: CompareSettings, rankings: RunFileOptions) -> St
     comparison = compare_runs(files, rankings.qrels, settings, settings.seed or 0, ignore_identical_ids=ignore)
     name, seconds = settings.name or comparison.dataset.name, round(time.perf_counter() - clock, 3)
     study = Study(name, (comparison,), shorten_command(sys.argv[1:]), started, seconds)
-    if kept := keep_earlier(folder, study):
-        print_note(kept)
+    if note := keep_earlier(folder, study):
+        print_note(note)
     remove_records(folder)
     save_results(study, folder)
     save_report(study, folder / REPORT_FILE)

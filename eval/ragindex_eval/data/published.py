@@ -1,7 +1,7 @@
 """Published tables: figures of a paper, as it prints them, with the conditions under which they were measured."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -38,11 +38,48 @@ class PublishedRows(Strict):
     figures: Mapping[_Text, tuple[float | None, ...]] = Field(min_length=1)
 
 
+class PublishedRun(Strict):
+    """With what one data set was run: its source (`ragindex_eval.studies.sources`), and what differs from the rest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: _Text
+    encoder: _Text | None = None
+    llm: _Text | None = None
+    reader_llm: _Text | None = None
+    limit: _Count | None = None
+    kinds: Mapping[_Text, _Count] | None = None
+    seeds: tuple[int, ...] | None = None
+
+
+class PublishedSetup(Strict):
+    """With what the paper ran, as settings of a comparison; `data` has each data set, or the name of its source.
+
+    `with_weights` are methods of rows that load a model of their own, which a comparison by rules does not have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder: _Text
+    llm: _Text
+    reader_llm: _Text | None = None
+    with_weights: tuple[Mapping[str, Any], ...] = ()
+    data: Mapping[_Text, _Text | PublishedRun] = Field(min_length=1)
+
+    def run_on(self, data: str) -> PublishedRun:
+        """Return with what a data set was run; its own values precede those of all."""
+        given = self.data[data]
+        own = PublishedRun(source=given) if isinstance(given, str) else given
+        shared = self.model_dump(include={"encoder", "llm", "reader_llm"})
+        return own.model_copy(update={name: value for name, value in shared.items() if getattr(own, name) is None})
+
+
 class PublishedTable(Strict):
     """A published table.
 
     `figures` are written in `unit`, as the paper prints them. `baseline` names the row that all others are compared
-    with, or the row for each method that has one. `unchecked` lists conditions that no run can tell.
+    with, or the row for each method that has one. `unchecked` lists conditions that no run can tell, and `setup` is
+    with what `ragindex study` runs the table.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,6 +90,7 @@ class PublishedTable(Strict):
     baseline: _Text | Mapping[_Text, _Text] = Field(default={})
     conditions: PublishedConditions = PublishedConditions()
     unchecked: tuple[_Text, ...] = ()
+    setup: PublishedSetup | None = None
     data: Mapping[_Text, PublishedRows] = Field(min_length=1)
 
     @field_validator("metrics")
@@ -75,6 +113,8 @@ class PublishedTable(Strict):
         baselines = {self.baseline} if isinstance(self.baseline, str) else {*self.baseline, *self.baseline.values()}
         if baselines - named:
             raise ValueError(f"baseline: no data set has figures of {min(baselines - named)!r}")
+        if self.setup is not None and self.setup.data.keys() != self.data.keys():
+            raise ValueError(f"setup: expected the data sets {', '.join(self.data)}")
         return self
 
     def conditions_on(self, data: str) -> dict[str, str | int]:
@@ -105,6 +145,9 @@ def require_published_data(table: PublishedTable | None, data: str | None) -> No
     if data is None:
         return
     if table is None:
-        raise UsageError("--published-data names a data set of a published table. Give one: --config studies/NAME.yaml")
+        raise UsageError(
+            "--published-data names a data set of a published table. Give the table: --config FILE. To run one that "
+            "comes with ragindex: ragindex studies"
+        )
     if data not in table.data:
         raise UsageError(f"{table.source} has no figures on {data!r}. Available: {', '.join(table.data)}.")

@@ -109,7 +109,7 @@ def estimate_methods(pool: Pool, person: Grades, model: Grades | None, model_nam
         pool.count(),
         complete,
         sum(len(our.documents) for our in ours),
-        sum(not one for one in relevant),
+        sum(not is_relevant for is_relevant in relevant),
         model_name if model is not None else None,
         None if model is None else _agree(ours, person, model),
         methods,

@@ -118,7 +118,7 @@ def estimate_judging(
         return estimates
     setting = LLMSettings()
     with ledger.unrecorded():
-        rules = Counting.beside(model.model, open_paid(folder, model, setting)).open()  # type: ignore[attr-defined]
+        rules = Counting.beside(model, open_paid(folder, model, setting)).open()
         with ledger.record_calls() as tally:
             count_judgements(pool, rules, settings.language or "english")
     judging = price_calls(tally, JUDGE, Pricing.of(model, setting, batched=model.batches()))

@@ -63,10 +63,10 @@ def rouge_lsum(answer: str, references: Sequence[str]) -> float:
 
 def _sentences(text: str) -> list[list[str]]:
     stem = Stemmer.Stemmer("porter").stemWord
-    room, sentences = MAX_WORDS, list[list[str]]()
+    words_left, sentences = MAX_WORDS, list[list[str]]()
     for sentence in split_sentences(text):
-        words = WORDS.findall(sentence.lower())[:room]
-        room -= len(words)
+        words = WORDS.findall(sentence.lower())[:words_left]
+        words_left -= len(words)
         sentences.append([stem(word) if len(word) > _UNSTEMMED else word for word in words])
     return sentences
 

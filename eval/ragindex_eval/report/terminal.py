@@ -80,13 +80,13 @@ class FittedTable:
         return table
 
 
-def _divide(groups: Sequence[Sequence[FittedColumn]], room: int) -> Iterator[list[FittedColumn]]:
-    """Yield the columns of each table: as many whole groups as fit into `room`, which is without the names."""
+def _divide(groups: Sequence[Sequence[FittedColumn]], width: int) -> Iterator[list[FittedColumn]]:
+    """Yield the columns of each table: as many whole groups as fit into `width`, which is without the names."""
     columns, used = list[FittedColumn](), 0
     for group in groups:
-        fits = used + sum(_GAP + column.width for column in group) <= room
+        fits = used + sum(_GAP + column.width for column in group) <= width
         for number, column in enumerate(group):
-            if columns and (used + _GAP + column.width > room or (number == 0 and not fits)):
+            if columns and (used + _GAP + column.width > width or (number == 0 and not fits)):
                 yield columns
                 columns, used = [], 0
             columns.append(column)

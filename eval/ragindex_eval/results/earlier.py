@@ -25,16 +25,16 @@ def keep_earlier(folder: Path, study: Study) -> str | None:
     if lost is None:
         return None
     folder = folder if folder.name else folder.resolve()
-    kept = next(place for n in count(1) if not (place := folder.with_name(f"{folder.name}.{n}")).exists())
+    target = next(place for n in count(1) if not (place := folder.with_name(f"{folder.name}.{n}")).exists())
     try:
         for path in files:
-            moved = kept / path.absolute().relative_to(folder.absolute())
+            moved = target / path.absolute().relative_to(folder.absolute())
             moved.parent.mkdir(parents=True, exist_ok=True)
             path.rename(moved)
     except OSError as error:
-        raise StoreError(f"{folder} could not be moved to {kept}: {error.strerror or error}.") from error
+        raise StoreError(f"{folder} could not be moved to {target}: {error.strerror or error}.") from error
     several = f"{many(len(places), 'comparison')}, one of " if len(places) > 1 else ""
-    return f"{folder} held results of {several}{lost}, which are now in {kept}"
+    return f"{folder} held results of {several}{lost}, which are now in {target}"
 
 
 def _describe_lost(place: Path, study: Study) -> str | None:
@@ -54,5 +54,5 @@ def _describe_lost(place: Path, study: Study) -> str | None:
 
 def _has_all(comparison: Comparison, questions: set[str], labels: set[str], documents: int | None) -> bool:
     compared = {method.label for method in (*comparison.methods, *comparison.failed)}
-    asked = {query.text for query in comparison.queries}
-    return questions <= asked and labels <= compared and (documents or 0) <= (comparison.dataset.documents or 0)
+    texts = {query.text for query in comparison.queries}
+    return questions <= texts and labels <= compared and (documents or 0) <= (comparison.dataset.documents or 0)

@@ -199,11 +199,11 @@ def _build_sample(
 def _draw_sample(documents: Sequence[Document], seed: int) -> list[Document]:
     """Draw documents that are not too long together; the shortest of those drawn if each alone is too long."""
     shuffled = Random(seed).sample(documents, min(SAMPLED_DOCUMENTS, len(documents)))  # noqa: S311  # no secret
-    drawn, room = list[Document](), _SAMPLED_CHARACTERS
+    drawn, characters_left = list[Document](), _SAMPLED_CHARACTERS
     for document in shuffled:
-        if len(document.text) <= room:
+        if len(document.text) <= characters_left:
             drawn.append(document)
-            room -= len(document.text)
+            characters_left -= len(document.text)
     return drawn or [min(shuffled, key=lambda document: len(document.text))]
 
 

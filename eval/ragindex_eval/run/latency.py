@@ -88,7 +88,7 @@ class Timing:
 
     label: str
     retriever: LazyRetriever
-    kept: Path
+    path: Path
     failed: Collection[str] = ()
     alone: Sequence[str] = ()
 
@@ -156,9 +156,9 @@ def measure_latency(timings: Sequence[Timing], queries: Sequence[Query], k: int,
     wanted = [method for method in metered if method.queries(queries)]
     times = {method.timing.label: _read_times(method, queries) for method in wanted}
     if None in times.values() or len({method.run for method in times.values() if method}) > 1:
-        by_file = {method.timing.kept: method for method in reversed(wanted)}  # equal methods share one file
+        by_file = {method.timing.path: method for method in reversed(wanted)}  # equal methods share one file
         measured = _measure_now(by_file, queries, k, seed)
-        times = {method.timing.label: measured.get(method.timing.kept) for method in wanted}
+        times = {method.timing.label: measured.get(method.timing.path) for method in wanted}
     return [MethodTimes(times.get(method.timing.label), tuple(method.paid)) for method in metered]
 
 
@@ -175,9 +175,9 @@ def _measure_now(
             if seconds:
                 times = Times(run, moment, tuple(query.id for query in method.queries(queries)), seconds)
                 write_whole(
-                    method.timing.kept, durable_files.dump_hashed_json({"fields": _COMPONENTS, **asdict(times)})
+                    method.timing.path, durable_files.dump_hashed_json({"fields": _COMPONENTS, **asdict(times)})
                 )
-                times_by_file[method.timing.kept] = times
+                times_by_file[method.timing.path] = times
         _close(group)
     return times_by_file
 
@@ -266,7 +266,7 @@ def _time_question(method: _MeteredMethod, query: Query, k: int) -> list[float] 
 def _read_times(method: _MeteredMethod, queries: Sequence[Query]) -> Times | None:
     """Load the times in the file; None if they are missing, damaged, or of other questions."""
     try:
-        value = durable_files.load_hashed_json(method.timing.kept.read_bytes())
+        value = durable_files.load_hashed_json(method.timing.path.read_bytes())
     except FileNotFoundError:
         return None
     if value is None:  # damaged, so it is timed again

@@ -33,7 +33,7 @@ from ragindex_eval.run.experiment import load_dataset, load_experiment, prepare_
 from ragindex_eval.run.holdout import confirm_best, load_holdout, require_usable
 from ragindex_eval.run.plan import Plan, make_plan
 from ragindex_eval.run.scores import ScoredMethod, Watch, score_methods
-from ragindex_eval.run.settings import CompareSettings, CorpusSettings, DataSettings
+from ragindex_eval.run.settings import CompareSettings, CorpusSettings, DataSettings, ReaderSettings
 from ragindex_eval.run.thresholds import parse_threshold, require_methods
 
 WatchStudy: TypeAlias = Callable[[int, str, ScoredMethod | None], None]
@@ -125,6 +125,16 @@ def run_study(
     )
 
 
+def estimate_study(settings: CompareSettings) -> list[Estimate]:
+    """Estimate what every comparison in the settings may still cost. Raises as `run_study` does before it starts."""
+    plan = _make_checked_plan(settings)
+    return [
+        estimate
+        for each, data in _list_all(settings.all_corpora(), settings)
+        for estimate in estimate_comparison(each, each, data, plan.schemes)
+    ]
+
+
 def _list_all(
     corpora: Sequence[CorpusSettings | None], settings: CompareSettings
 ) -> Iterator[tuple[CompareSettings, Dataset | None]]:
@@ -154,8 +164,7 @@ def _make_checked_plan(settings: CompareSettings) -> Plan:
     for threshold in thresholds:
         if threshold.metric in answers.ANSWER_METRICS and not settings.read:
             raise UsageError(f"--fail-below names {threshold.metric}, which is measured of answers. Add --read.")
-    if settings.qa_model and not settings.read:
-        raise UsageError("--qa-model measures answers. Add --read.")
+    _require_reading(settings)
     several = [len(settings.all_corpora()), len(settings.all_encoders()), len(settings.seeds or ())]
     if settings.holdout is not None and max(several) > 1:
         raise UsageError("--holdout confirms one choice: one corpus, one encoder and one seed.")
@@ -167,6 +176,14 @@ def _make_checked_plan(settings: CompareSettings) -> Plan:
     if settings.seeds is not None and len(set(settings.seeds)) < len(settings.seeds):
         raise UsageError(f"'seeds' must be different. Got {settings.seeds}.")
     return plan
+
+
+def _require_reading(settings: ReaderSettings) -> None:
+    """Check that models that answers need are not named without --read. Raises UsageError."""
+    if settings.qa_model and not settings.read:
+        raise UsageError("--qa-model measures answers. Add --read.")
+    if settings.reader_llm is not None and not settings.read:
+        raise UsageError("--reader-llm reads answers. Add --read.")
 
 
 def _require_different(settings: DataSettings) -> None:

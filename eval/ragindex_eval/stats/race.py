@@ -57,13 +57,13 @@ class Decisions:
     """State of races after their questions; R races of M methods.
 
     `dropped` and `accepted`, of shape (R, M), are the numbers of questions after which a method was dropped, or found
-    to be within delta of the best; 0 if it was not. `asked`, of shape (R, M), are the questions that each method
+    to be within delta of the best; 0 if it was not. `answered`, of shape (R, M), are the questions that each method
     answered, and `ended`, of shape (R,), says whether the race is over.
     """
 
     dropped: NDArray[np.int64]
     accepted: NDArray[np.int64]
-    asked: NDArray[np.int64]
+    answered: NDArray[np.int64]
     ended: DecisionArray
 
 

@@ -256,9 +256,9 @@ def _read_stored_records(records: Collection) -> _StoredRecords:
 def _require_inside(records: _StoredRecords, files: Sequence[QuantizedRows], folder: Path) -> None:
     """Raise DamagedError unless the rows of each record are in its file."""
     places, lengths = records.places, np.array([len(file) for file in files], np.int64)
-    room = lengths[places.files] if len(lengths) else lengths
-    inside = (places.counts > 0) & (places.starts >= 0) & (places.starts <= room)
-    inside &= (places.counts <= room - places.starts) & (records.averages >= 0) & (records.averages < room)
+    row_counts = lengths[places.files] if len(lengths) else lengths
+    inside = (places.counts > 0) & (places.starts >= 0) & (places.starts <= row_counts)
+    inside &= (places.counts <= row_counts - places.starts) & (records.averages >= 0) & (records.averages < row_counts)
     inside |= places.counts == 0  # its numbers are not used
     if not inside.all():
         id = records.ids[int(np.argmin(inside))]

@@ -12,7 +12,7 @@ from made_dialogues import (
     LONGER,
     QUESTION,
     SECOND,
-    asked,
+    ask,
     ids,
     opened,
     read_tokens,
@@ -55,9 +55,9 @@ def thinks(server: OpenAIServer, *thoughts: str) -> None:
     script(server, *({"thought": thought} for thought in thoughts))
 
 
-def steps(found: Any) -> list[tuple[int, str, str]]:
+def steps(retrieval: Any) -> list[tuple[int, str, str]]:
     """Iteration, index and what the index was asked; for a thought and the end, their notes."""
-    return [(one.iteration, one.index, one.note or one.query) for one in work(found)]
+    return [(step.iteration, step.index, step.note or step.query) for step in work(retrieval)]
 
 
 # ---------------------------------------------------------------- dialogues
@@ -66,11 +66,11 @@ def steps(found: Any) -> list[tuple[int, str, str]]:
 def test_an_answer_at_once(server: OpenAIServer, tmp_path: Path) -> None:
     thinks(server, ANSWERED)
     with opened(tmp_path, server) as workspace:
-        base, found = asked(workspace, "bm25", k=2), asked(workspace, "ircot(base_k=2)")
-    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
-    assert {hit.source for hit in found.hits} == {"ircot(base_k=2)"}
-    assert found.notes == ()  # the reader is to find the answer in the passages, not to copy it
-    assert steps(found) == [
+        base, retrieval = ask(workspace, "bm25", k=2), ask(workspace, "ircot(base_k=2)")
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert {hit.source for hit in retrieval.hits} == {"ircot(base_k=2)"}
+    assert retrieval.notes == ()  # the reader is to find the answer in the passages, not to copy it
+    assert steps(retrieval) == [
         (1, "text", QUESTION),
         (1, "thought", ANSWERED),
         (1, "end", "The thought holds the answer."),
@@ -86,22 +86,22 @@ def test_an_answer_at_once(server: OpenAIServer, tmp_path: Path) -> None:
 def test_a_bridge_over_two_rounds(server: OpenAIServer, tmp_path: Path) -> None:
     thinks(server, SECOND, "Now THE ANSWER IS plain: Port Callan")
     with opened(tmp_path, server) as workspace:
-        base, found = asked(workspace, "bm25", k=1), asked(workspace, "ircot(base_k=1)")
-    assert (ids(base), ids(found)) == (["bridge"], ["ilse", "bridge"])
-    assert found.notes == (SECOND,)
-    assert steps(found) == [
+        base, retrieval = ask(workspace, "bm25", k=1), ask(workspace, "ircot(base_k=1)")
+    assert (ids(base), ids(retrieval)) == (["bridge"], ["ilse", "bridge"])
+    assert retrieval.notes == (SECOND,)
+    assert steps(retrieval) == [
         (1, "text", QUESTION),
         (1, "thought", SECOND),
         (2, "text", SECOND),
         (2, "thought", "Now THE ANSWER IS plain: Port Callan"),
         (2, "end", "The thought holds the answer."),
     ]
-    assert [step.ids for step in work(found)] == [
-        (found.hits[1].id,),
-        (found.hits[1].id,),
-        (found.hits[0].id,),
-        (found.hits[0].id, found.hits[1].id),
-        (found.hits[0].id, found.hits[1].id),
+    assert [step.ids for step in work(retrieval)] == [
+        (retrieval.hits[1].id,),
+        (retrieval.hits[1].id,),
+        (retrieval.hits[0].id,),
+        (retrieval.hits[0].id, retrieval.hits[1].id),
+        (retrieval.hits[0].id, retrieval.hits[1].id),
     ]
     assert len(server.requests) == 2
 
@@ -110,22 +110,27 @@ def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> Non
     thinks(server, FIRST, SECOND, THIRD, "So the answer is: the River Sarn.")
     question = "On which river is the home of the designer of Ostra Bridge?"
     with opened(tmp_path, server) as workspace, ledger.record_calls() as tally:
-        found = asked(workspace, "ircot(base_k=2)", question)
-        rounds = [asked(workspace, "bm25", text, k=2) for text in (question, FIRST, SECOND, THIRD)]
-    assert [ids(one) for one in rounds] == [["bridge", "sarn"], ["bridge", "ilse"], ["ilse", "town"], ["town", "sarn"]]
+        retrieval = ask(workspace, "ircot(base_k=2)", question)
+        rounds = [ask(workspace, "bm25", text, k=2) for text in (question, FIRST, SECOND, THIRD)]
+    assert [ids(fused) for fused in rounds] == [
+        ["bridge", "sarn"],
+        ["bridge", "ilse"],
+        ["ilse", "town"],
+        ["town", "sarn"],
+    ]
     best: dict[str, float] = {}
-    for hit in (hit for one in rounds for hit in one.hits):
+    for hit in (hit for fused in rounds for hit in fused.hits):
         best[hit.id] = max(best.get(hit.id, 0.0), hit.score)
-    assert [(hit.id, hit.score) for hit in found.hits] == sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
-    assert ids(found) == ["bridge", "ilse", "town", "sarn"]
-    assert rounds_of(found) == [
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))
+    assert ids(retrieval) == ["bridge", "ilse", "town", "sarn"]
+    assert rounds_of(retrieval) == [
         (1, ["bridge", "sarn"]),
         (2, ["bridge", "ilse", "sarn"]),
         (3, ["bridge", "ilse", "town", "sarn"]),
         (4, ["bridge", "ilse", "town", "sarn"]),
     ]
-    assert found.notes == (FIRST, SECOND, THIRD)
-    assert steps(found) == [
+    assert retrieval.notes == (FIRST, SECOND, THIRD)
+    assert steps(retrieval) == [
         (1, "text", question),
         (1, "thought", FIRST),
         (2, "text", FIRST),
@@ -135,7 +140,7 @@ def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> Non
         (4, "text", THIRD),
         (4, "end", "All 4 rounds are done."),
     ]
-    thoughts = [step for step in found.trace if step.index == "thought"]
+    thoughts = [step for step in retrieval.trace if step.index == "thought"]
     assert [step.input_tokens for step in thoughts] == read_tokens(server)
     assert [step.output_tokens for step in thoughts] == [1 + len(text.split()) for text in (FIRST, SECOND, THIRD)]
     assert (tally.calls, tally.first.input_tokens) == (3, sum(read_tokens(server)))
@@ -152,7 +157,7 @@ def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> Non
 def test_a_round_has_the_ranking_of_a_run_that_ends_there(server: OpenAIServer, tmp_path: Path, merge: Merge) -> None:
     thinks(server, FIRST, SECOND)
     with opened(tmp_path, server) as workspace:
-        runs = [asked(workspace, f"ircot(base_k=1, merge={merge}, iterations={most})") for most in (1, 2, 3)]
+        runs = [ask(workspace, f"ircot(base_k=1, merge={merge}, iterations={most})") for most in (1, 2, 3)]
     assert [ids(run) for run in runs[:2]] == [["bridge"], ["bridge"]]
     assert sorted(ids(runs[2])) == ["bridge", "ilse"]
     assert rounds_of(runs[2]) == [(most, ids(run)) for most, run in enumerate(runs, start=1)]
@@ -160,18 +165,18 @@ def test_a_round_has_the_ranking_of_a_run_that_ends_there(server: OpenAIServer, 
 
 def test_rounds_over_hipporag_are_those_of_the_agent(tmp_path: Path) -> None:
     with opened(tmp_path, None) as workspace:
-        base = asked(workspace, "hipporag", k=3)
-        found = asked(workspace, "ircot(base=hipporag, base_k=3, iterations=4)")
+        base = ask(workspace, "hipporag", k=3)
+        retrieval = ask(workspace, "ircot(base=hipporag, base_k=3, iterations=4)")
     assert ids(base) == ["bridge", "ilse", "town"]
-    assert rounds_of(found) == [*((n, ids(base)) for n in (1, 2, 3)), (4, ["bridge", "ilse", "town", "sarn"])]
+    assert rounds_of(retrieval) == [*((n, ids(base)) for n in (1, 2, 3)), (4, ["bridge", "ilse", "town", "sarn"])]
 
 
 def test_a_repeated_thought_ends_it(server: OpenAIServer, tmp_path: Path) -> None:
     thinks(server, FIRST, FIRST.upper().removesuffix("."))
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, "ircot(base_k=2)")
-    assert found.notes == (FIRST,)
-    assert steps(found)[3:] == [
+        retrieval = ask(workspace, "ircot(base_k=2)")
+    assert retrieval.notes == (FIRST,)
+    assert steps(retrieval)[3:] == [
         (2, "thought", FIRST.upper().removesuffix(".")),
         (2, "end", "The thought repeats an earlier one, or the question."),
     ]
@@ -180,9 +185,9 @@ def test_a_repeated_thought_ends_it(server: OpenAIServer, tmp_path: Path) -> Non
 
 def test_one_round_is_the_base(server: OpenAIServer, tmp_path: Path) -> None:
     with opened(tmp_path, server) as workspace:
-        base, found = asked(workspace, "hybrid"), asked(workspace, "ircot(base=hybrid, iterations=1)")
-    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
-    assert (server.requests, found.notes) == ([], ())
+        base, retrieval = ask(workspace, "hybrid"), ask(workspace, "ircot(base=hybrid, iterations=1)")
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert (server.requests, retrieval.notes) == ([], ())
 
 
 def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> None:
@@ -201,7 +206,7 @@ def test_a_thought_that_cannot_be_had_fails_the_question(server: OpenAIServer, t
     script(server, {"thought": FIRST}, "{broken", {"thought": "\u200b"})
     with opened(tmp_path, server) as workspace:
         with pytest.raises(LLMError, match="a thought must be a sentence") as raised:
-            asked(workspace, "ircot")
+            ask(workspace, "ircot")
         assert raised.value.kind == "malformed"
     assert len(server.requests) == 3
 
@@ -222,17 +227,17 @@ def test_what_numbers_a_thought_is_no_part_of_it(label: str) -> None:
 def test_the_answer_stands_behind_the_last_fact(server: OpenAIServer, tmp_path: Path) -> None:
     thinks(server, f"{SECOND} {ANSWERED}")
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, "ircot")
-    assert steps(found)[1:] == [(1, "thought", f"{SECOND} {ANSWERED}"), (1, "end", "The thought holds the answer.")]
-    assert (found.notes, len(server.requests)) == ((SECOND,), 1)
+        retrieval = ask(workspace, "ircot")
+    assert steps(retrieval)[1:] == [(1, "thought", f"{SECOND} {ANSWERED}"), (1, "end", "The thought holds the answer.")]
+    assert (retrieval.notes, len(server.requests)) == ((SECOND,), 1)
 
 
 def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path) -> None:
     thinks(server, "Her birthplace has to be found.", "So the answer is: unknown.")
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, "ircot")
-    assert steps(found)[-1] == (2, "end", "The thought gives up.")
-    assert (found.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
+        retrieval = ask(workspace, "ircot")
+    assert steps(retrieval)[-1] == (2, "end", "The thought gives up.")
+    assert (retrieval.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
 
 
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
@@ -246,9 +251,9 @@ def test_a_server_without_json(server: OpenAIServer, tmp_path: Path) -> None:
     server.refuses = {"response_format"}
     script(server, f"{SECOND} That is all.", ANSWERED)
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, "ircot")
-    assert found.notes == (SECOND,)
-    assert steps(found)[3:] == [(2, "thought", ANSWERED), (2, "end", "The thought holds the answer.")]
+        retrieval = ask(workspace, "ircot")
+    assert retrieval.notes == (SECOND,)
+    assert steps(retrieval)[3:] == [(2, "thought", ANSWERED), (2, "end", "The thought holds the answer.")]
 
 
 # ---------------------------------------------------------------- money
@@ -258,21 +263,21 @@ def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_pa
     turns = (FIRST, SECOND, "So the answer is: Port Callan.")
     thinks(server, *turns)
     with opened(tmp_path / "rich", server) as workspace:
-        expected = asked(workspace, "ircot")
+        expected = ask(workspace, "ircot")
     paid = sum(count * 0.001 for count in read_tokens(server)[:1])
     server.requests.clear()
     thinks(server, *turns)
     with opened(tmp_path / "poor", server, budget=1.3) as workspace, pytest.raises(BudgetError, match="is exhausted"):
-        asked(workspace, "ircot")
+        ask(workspace, "ircot")
     assert len(server.requests) == 1
     with opened(tmp_path / "poor", server, budget=10.0) as workspace, ledger.record_calls() as tally:
-        found = asked(workspace, "ircot")
+        retrieval = ask(workspace, "ircot")
     assert len(server.requests) == 3
     assert (tally.calls, tally.replayed) == (3, 1)
     assert tally.first.money - tally.spent.money == pytest.approx(paid + 0.003 * (1 + len(FIRST.split())))
-    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in expected.hits]
-    assert found.notes == expected.notes == turns[:2]
-    tokens = [[(step.input_tokens, step.output_tokens) for step in one.trace] for one in (found, expected)]
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in expected.hits]
+    assert retrieval.notes == expected.notes == turns[:2]
+    tokens = [[(step.input_tokens, step.output_tokens) for step in answer.trace] for answer in (retrieval, expected)]
     assert tokens[0] == tokens[1]
 
 
@@ -295,10 +300,10 @@ ROUNDS = [ranking(("a", 9.0), ("b", 3.0), ("c", 1.0)), ranking(("d", 5.0), ("b",
     ],
 )
 def test_merging(how: Merge, expected: list[tuple[str, float]]) -> None:
-    found = merge_rankings(ROUNDS, how, 10, "mine")
+    merged = merge_rankings(ROUNDS, how, 10, "mine")
     by_score = sorted(expected, key=lambda pair: -pair[1])
-    assert [(hit.id, pytest.approx(hit.score)) for hit in found] == by_score
-    assert {(hit.source, hit.text == hit.id) for hit in found} == {("mine", True)}
+    assert [(hit.id, pytest.approx(hit.score)) for hit in merged] == by_score
+    assert {(hit.source, hit.text == hit.id) for hit in merged} == {("mine", True)}
 
 
 def test_one_ranking_stays_as_it_is() -> None:
@@ -311,11 +316,16 @@ def test_one_ranking_stays_as_it_is() -> None:
 
 
 def shows(*documents: Document) -> tuple[NumberedPassage, ...]:
-    return tuple(NumberedPassage(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
+    return tuple(
+        NumberedPassage(number, document.id, document.title, document.text)
+        for number, document in enumerate(documents, 1)
+    )
 
 
-def thought(question: str, *said: str, passages: tuple[NumberedPassage, ...] = shows(*DOCUMENTS)) -> str:
-    return think_by_rule({"question": question, "passages": passages, "thoughts": said, "language": "english"}).thought
+def thought(question: str, *thoughts: str, passages: tuple[NumberedPassage, ...] = shows(*DOCUMENTS)) -> str:
+    return think_by_rule(
+        {"question": question, "passages": passages, "thoughts": thoughts, "language": "english"}
+    ).thought
 
 
 def test_the_rules_go_from_name_to_name() -> None:
@@ -342,17 +352,17 @@ def test_the_rules_take_up_the_second_of_two_names() -> None:
 
 def test_offline_it_follows_the_chain_that_the_base_does_not_see(tmp_path: Path) -> None:
     with opened(tmp_path, None) as workspace:
-        base, found = asked(workspace, "bm25", k=4), asked(workspace, "ircot(base_k=2)", k=4)
+        base, retrieval = ask(workspace, "bm25", k=4), ask(workspace, "ircot(base_k=2)", k=4)
     assert ids(base) == ["bridge", "ilse", "fair"]
-    assert ids(found) == ["bridge", "ilse", "town", "sarn"]
-    assert found.notes == (FIRST, SECOND, "Port Callan lies on River Sarn.")
+    assert ids(retrieval) == ["bridge", "ilse", "town", "sarn"]
+    assert retrieval.notes == (FIRST, SECOND, "Port Callan lies on River Sarn.")
 
 
 def test_offline_without_a_fact_it_ends(tmp_path: Path) -> None:
     with opened(tmp_path, None, documents=[PLAIN]) as workspace:
-        found = asked(workspace, "ircot", "When does rain fall here?")
-    assert (ids(found), found.notes) == (["plain"], ())
-    assert steps(found)[-1] == (1, "end", "The thought repeats an earlier one, or the question.")
+        retrieval = ask(workspace, "ircot", "When does rain fall here?")
+    assert (ids(retrieval), retrieval.notes) == (["plain"], ())
+    assert steps(retrieval)[-1] == (1, "end", "The thought repeats an earlier one, or the question.")
 
 
 # ---------------------------------------------------------------- over any scheme
@@ -368,9 +378,9 @@ def test_what_it_asks_and_needs_is_also_what_its_base_does() -> None:
 
 def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:
     with opened(tmp_path, None) as workspace:
-        found = asked(workspace, "ircot(base=self-ask(base=bm25, candidates=1), iterations=2)")
-    assert found.notes == ("Ostra Bridge was designed by what? Ilse Harrow", FIRST)
-    assert [(step.iteration, step.index) for step in work(found)] == [
+        retrieval = ask(workspace, "ircot(base=self-ask(base=bm25, candidates=1), iterations=2)")
+    assert retrieval.notes == ("Ostra Bridge was designed by what? Ilse Harrow", FIRST)
+    assert [(step.iteration, step.index) for step in work(retrieval)] == [
         (1, "text"),
         (1, "follow-ups"),
         (1, "thought"),
@@ -378,7 +388,7 @@ def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:
         (2, "follow-ups"),
         (2, "end"),
     ]
-    assert [iteration for iteration, _ in rounds_of(found)] == [1, 2]  # not those of its base
+    assert [iteration for iteration, _ in rounds_of(retrieval)] == [1, 2]  # not those of its base
 
 
 def test_bad_parameters_are_named() -> None:
@@ -395,7 +405,7 @@ def test_long_passages_are_shown_as_far_as_there_is_room(server: OpenAIServer, t
     thinks(server, ANSWERED)
     long = Document("long", "Ostra Bridge", "Ostra Bridge was designed. " * 500)
     with opened(tmp_path, server, documents=[long]) as workspace:
-        asked(workspace, "ircot(shown_tokens=20)")
+        ask(workspace, "ircot(shown_tokens=20)")
     passage = shown(server, 0).partition("\n\n")[0]
     assert passage.startswith("[1] Ostra Bridge\nOstra Bridge was designed.")
     assert len(passage) < 90

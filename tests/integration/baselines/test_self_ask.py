@@ -11,7 +11,7 @@ from made_dialogues import (
     DOCUMENTS,
     LONGER,
     QUESTION,
-    asked,
+    ask,
     ids,
     opened,
     read_tokens,
@@ -51,15 +51,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 def test_one_call_and_the_candidates_of_the_base(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, {"follow_ups": [WHO, WHERE]})
     with opened(tmp_path, server) as workspace:
-        base, found = asked(workspace, "bm25", k=2), asked(workspace, "self-ask(base=bm25, candidates=2)")
-    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
-    assert {hit.source for hit in found.hits} == {"self-ask(base=bm25, candidates=2)"}
-    assert found.notes == NOTES
-    assert rounds_of(found) == [(1, ["bridge", "ilse"])]
-    search, step = work(found)
+        base, retrieval = ask(workspace, "bm25", k=2), ask(workspace, "self-ask(base=bm25, candidates=2)")
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert {hit.source for hit in retrieval.hits} == {"self-ask(base=bm25, candidates=2)"}
+    assert retrieval.notes == NOTES
+    assert rounds_of(retrieval) == [(1, ["bridge", "ilse"])]
+    search, step = work(retrieval)
     assert (search.iteration, search.index, search.query) == (1, "text", QUESTION)
     assert (step.iteration, step.index, step.query, step.note) == (1, "follow-ups", QUESTION, "\n".join(NOTES))
-    assert step.ids == tuple(hit.id for hit in found.hits)
+    assert step.ids == tuple(hit.id for hit in retrieval.hits)
     assert [step.input_tokens] == read_tokens(server)
     assert step.output_tokens == len(json.dumps({"follow_ups": [WHO, WHERE]}).split())
     assert shown(server, 0) == (
@@ -72,10 +72,10 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
     """The same candidates and the follow-ups: what is asked here with `answers` is word for word what a reader asks."""
     script(server, {"follow_ups": [WHO, WHERE]}, SAID)
     with opened(tmp_path, server) as workspace:
-        apart = asked(workspace, "self-ask(base=bm25)")
+        apart = ask(workspace, "self-ask(base=bm25)")
         seen = answer_question.build_context(apart.hits, apart.notes, 4_000, "small")
         answer = answer_from_retrieval(workspace.llm, QUESTION, apart, 4_000, model="small")
-        within = asked(workspace, "self-ask(base=bm25, answers=true)")
+        within = ask(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 2  # both calls of the second retriever are those of the first and of the reader
     assert (answer.answer, answer.passages) == ("Port Callan", {2: apart.hits[1].id})
     assert (
@@ -83,11 +83,11 @@ def test_the_second_call_is_the_readers(server: OpenAIServer, tmp_path: Path) ->
     )
     assert within.notes == (*NOTES, "The answer is: Port Callan.")
     assert [(hit.id, hit.score) for hit in within.hits] == [(hit.id, hit.score) for hit in apart.hits]
-    assert [(one.iteration, one.index, one.note) for one in work(within)[1:]] == [
+    assert [(step.iteration, step.index, step.note) for step in work(within)[1:]] == [
         (1, "follow-ups", "\n".join(NOTES)),
         (1, "answer", "Port Callan"),
     ]
-    assert [one.input_tokens for one in work(within)[1:]] == read_tokens(server)
+    assert [step.input_tokens for step in work(within)[1:]] == read_tokens(server)
 
 
 def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
@@ -95,26 +95,31 @@ def test_follow_ups_that_search(server: OpenAIServer, tmp_path: Path) -> None:
     scheme = "self-ask(base=bm25, candidates=2, searches=true)"
     question = "On which river is the home of the designer of Ostra Bridge?"
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, scheme, question)
+        retrieval = ask(workspace, scheme, question)
         texts = (question, *NOTES, "Where does the River Sarn end?")
-        rounds = [asked(workspace, "bm25", text, k=2) for text in texts]
-    assert [ids(one) for one in rounds] == [["bridge", "sarn"], ["bridge", "ilse"], ["ilse", "town"], ["sarn", "town"]]
-    assert [(one.iteration, one.index, one.query) for one in work(found)] == [
+        rounds = [ask(workspace, "bm25", text, k=2) for text in texts]
+    assert [ids(ranking) for ranking in rounds] == [
+        ["bridge", "sarn"],
+        ["bridge", "ilse"],
+        ["ilse", "town"],
+        ["sarn", "town"],
+    ]
+    assert [(step.iteration, step.index, step.query) for step in work(retrieval)] == [
         (1, "text", question),
         (1, "follow-ups", question),
         (2, "text", texts[1]),
         (3, "text", texts[2]),
         (4, "text", texts[3]),
     ]
-    assert ids(found) == ["bridge", "ilse", "sarn", "town"]  # bridge, bridge, ilse, sarn; sarn, ilse, town, town
-    assert [hit.score for hit in found.hits] == [1.0, 1 / 2, 1 / 3, 1 / 4]
-    assert rounds_of(found) == [
+    assert ids(retrieval) == ["bridge", "ilse", "sarn", "town"]  # bridge, bridge, ilse, sarn; sarn, ilse, town, town
+    assert [hit.score for hit in retrieval.hits] == [1.0, 1 / 2, 1 / 3, 1 / 4]
+    assert rounds_of(retrieval) == [
         (1, ["bridge", "sarn"]),
         (2, ["bridge", "sarn", "ilse"]),
         (3, ["bridge", "ilse", "sarn", "town"]),
         (4, ["bridge", "ilse", "sarn", "town"]),
     ]
-    assert found.notes == texts[1:]
+    assert retrieval.notes == texts[1:]
     assert len(server.requests) == 1
 
 
@@ -122,34 +127,36 @@ def test_follow_ups_without_an_answer_are_searched(server: OpenAIServer, tmp_pat
     asks = ("Who designed Ostra Bridge?", "Where was she born?", "On which river lies the town where she was born?")
     answers = ("Ilse Harrow", "", "")
     pairs = zip(asks, answers, strict=True)
-    script(server, {"follow_ups": [{"question": one, "answer": answer} for one, answer in pairs]})
+    script(server, {"follow_ups": [{"question": asked_question, "answer": answer} for asked_question, answer in pairs]})
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, "self-ask(base=bm25, candidates=1, searches=true)")
-        alone = [asked(workspace, "bm25", text, k=1) for text in asks[1:]]
-    searched = [step for step in found.trace if step.index == "text"]
+        retrieval = ask(workspace, "self-ask(base=bm25, candidates=1, searches=true)")
+        alone = [ask(workspace, "bm25", text, k=1) for text in asks[1:]]
+    searched = [step for step in retrieval.trace if step.index == "text"]
     assert [step.query for step in searched[1:]] == [f"{asks[0]} Ilse Harrow", *asks[1:]]
-    assert [step.ids for step in searched[2:]] == [tuple(hit.id for hit in one.hits) for one in alone]
-    assert {hit.id for one in alone for hit in one.hits} <= {hit.id for hit in found.hits}
+    assert [step.ids for step in searched[2:]] == [tuple(hit.id for hit in ranking.hits) for ranking in alone]
+    assert {hit.id for ranking in alone for hit in ranking.hits} <= {hit.id for hit in retrieval.hits}
 
 
 @pytest.mark.parametrize(("merge", "expected"), [("rrf", "ilse"), ("score", "ilse"), ("interleave", "bridge")])
 def test_merging_as_ircot_does(server: OpenAIServer, tmp_path: Path, merge: str, expected: str) -> None:
     script(server, {"follow_ups": [WHERE]})
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, f"self-ask(base=bm25, searches=true, merge={merge})")
-        rounds = [asked(workspace, "bm25", text) for text in (QUESTION, NOTES[1])]
-    assert ids(found)[0] == expected
+        retrieval = ask(workspace, f"self-ask(base=bm25, searches=true, merge={merge})")
+        rounds = [ask(workspace, "bm25", text) for text in (QUESTION, NOTES[1])]
+    assert ids(retrieval)[0] == expected
     if merge == "score":
-        best = {hit.id: max(h.score for one in rounds for h in one.hits if h.id == hit.id) for hit in found.hits}
-        assert [hit.score for hit in found.hits] == [best[hit.id] for hit in found.hits]
+        best = {
+            hit.id: max(h.score for ranking in rounds for h in ranking.hits if h.id == hit.id) for hit in retrieval.hits
+        }
+        assert [hit.score for hit in retrieval.hits] == [best[hit.id] for hit in retrieval.hits]
 
 
 def test_a_question_without_parts(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, {"follow_ups": []})
     with opened(tmp_path, server) as workspace:
-        base, found = asked(workspace, "bm25"), asked(workspace, "self-ask(base=bm25, searches=true)")
-    assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in base.hits]
-    assert (found.notes, found.trace[-1].note) == ((), "There is no follow-up question.")
+        base, retrieval = ask(workspace, "bm25"), ask(workspace, "self-ask(base=bm25, searches=true)")
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in base.hits]
+    assert (retrieval.notes, retrieval.trace[-1].note) == ((), "There is no follow-up question.")
 
 
 def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> None:
@@ -167,23 +174,23 @@ def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> No
 def test_follow_ups_that_cannot_be_had_fail_the_question(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, "nothing of the kind", '{"follow_ups": "none"}')
     with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="follow-ups: small gave no usable"):
-        asked(workspace, "self-ask(base=bm25)")
+        ask(workspace, "self-ask(base=bm25)")
     assert len(server.requests) == 2
 
 
 def test_a_failed_answer_fails_the_question(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, {"follow_ups": [WHO]}, "no", "no")
     with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="answer: small gave no usable"):
-        asked(workspace, "self-ask(base=bm25, answers=true)")
+        ask(workspace, "self-ask(base=bm25, answers=true)")
     assert len(server.requests) == 3
 
 
 def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, "I would rather not", {"follow_ups": [{"question": "How old is it?", "answer": 95}]})
     with opened(tmp_path, server) as workspace:
-        found = asked(workspace, "self-ask(base=bm25)")
-    assert found.notes == ("How old is it? 95",)
-    assert work(found)[1].input_tokens == sum(read_tokens(server))
+        retrieval = ask(workspace, "self-ask(base=bm25)")
+    assert retrieval.notes == ("How old is it? 95",)
+    assert work(retrieval)[1].input_tokens == sum(read_tokens(server))
 
 
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:
@@ -197,9 +204,12 @@ def test_blank_repeated_and_surplus_follow_ups_go() -> None:
 
 
 def follow_ups(question: str, most: int = 4, documents: Sequence[Document] = DOCUMENTS) -> list[tuple[str, str]]:
-    passages = tuple(NumberedPassage(number, one.id, one.title, one.text) for number, one in enumerate(documents, 1))
+    passages = tuple(
+        NumberedPassage(number, document.id, document.title, document.text)
+        for number, document in enumerate(documents, 1)
+    )
     inputs = {"question": question, "passages": passages, "most": most, "language": "english"}
-    return [(one.question, one.answer) for one in split_by_rule(inputs).follow_ups]
+    return [(follow_up.question, follow_up.answer) for follow_up in split_by_rule(inputs).follow_ups]
 
 
 def test_the_rules_ask_from_name_to_name() -> None:
@@ -222,11 +232,11 @@ def test_the_rules_ask_for_either_side() -> None:
 
 def test_offline_searches_find_what_the_base_does_not(tmp_path: Path) -> None:
     with opened(tmp_path, None) as workspace:
-        base = asked(workspace, "bm25", k=4)
-        found = asked(workspace, "self-ask(base=bm25, candidates=2, searches=true, answers=true)", k=4)
+        base = ask(workspace, "bm25", k=4)
+        retrieval = ask(workspace, "self-ask(base=bm25, candidates=2, searches=true, answers=true)", k=4)
     assert ids(base) == ["bridge", "ilse", "fair"]
-    assert ids(found) == ["bridge", "ilse", "town"]
-    assert found.notes == (
+    assert ids(retrieval) == ["bridge", "ilse", "town"]
+    assert retrieval.notes == (
         "Ostra Bridge was designed by what? Ilse Harrow",
         "Ilse Harrow was born in what? Port Callan",
         "The answer is: Ilse Harrow.",

@@ -56,12 +56,12 @@ def corpus() -> Corpus:
 def test_without_a_sample_nothing_is_asked_and_input_is_near(
     server: OpenAIServer, corpus: Corpus, tmp_path: Path
 ) -> None:
-    (one,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
+    (estimated,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     assert server.requests == []
-    assert (one.task, one.calls, one.sampled, one.counted) == ("extract", 50, False, True)
+    assert (estimated.task, estimated.calls, estimated.sampled, estimated.counted) == ("extract", 50, False, True)
     real = build_and_count(corpus, tmp_path / "w", LLMSettings()).first
-    assert one.input_tokens == pytest.approx(real.input_tokens, rel=0.05)
-    assert one.money == pytest.approx(one.input_tokens / 1e6 + 4 * one.output_tokens / 1e6)
+    assert estimated.input_tokens == pytest.approx(real.input_tokens, rel=0.05)
+    assert estimated.money == pytest.approx(estimated.input_tokens / 1e6 + 4 * estimated.output_tokens / 1e6)
 
 
 class Restating(Scheme):
@@ -110,9 +110,9 @@ def test_methods_that_ask_are_estimated_by_what_their_rules_ask(method: str, tas
     data = datasets.read_dataset("world:50", limit=2)
     schemes = {method: registry.scheme(method)}
     questions = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries)
-    assert {one.task for one in questions} == {f"{task}, {method}" for task in tasks}
-    assert max(one.calls for one in questions) >= 2  # at least once a question
-    assert all(one.input_tokens > 10 * one.calls for one in questions)
+    assert {estimate_of_method.task for estimate_of_method in questions} == {f"{task}, {method}" for task in tasks}
+    assert max(estimate_of_method.calls for estimate_of_method in questions) >= 2  # at least once a question
+    assert all(estimate_of_method.input_tokens > 10 * estimate_of_method.calls for estimate_of_method in questions)
 
 
 def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path
     encoder = registry.encoder("openai(model=small-embedding, dimensions=48, price=2.0)")
     schemes = {name: registry.scheme(name) for name in ("bm25", "dense", "hybrid")}
     with record_calls() as tally:
-        index, *asked = estimate_encoding(data.corpus, schemes, encoder, load_prices(), queries=data.queries)
+        index, *estimates = estimate_encoding(data.corpus, schemes, encoder, load_prices(), queries=data.queries)
     assert (tally.spent.input_tokens, server.requests) == (0, [])
     with Index.open(tmp_path / "w", encoder=encoder, chunking=data.corpus.chunking, create=True) as workspace:
         workspace.add(data.corpus.documents)
@@ -131,10 +131,10 @@ def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path
     assert index.money == pytest.approx(2.0 * index.input_tokens / 1e6)
     assert (index.output_tokens, index.counted) == (0, True)
     questions = sum(count_tokens(query.text) for query in data.queries)
-    assert [(one.task, one.calls, one.input_tokens) for one in asked] == [
+    assert [(entry.task, entry.calls, entry.input_tokens) for entry in estimates] == [
         ("encoding, questions", 4, questions),  # once for all methods of a comparison
     ]
-    assert asked[0].methods == ("dense", "hybrid")
+    assert estimates[0].methods == ("dense", "hybrid")
 
 
 def test_an_encoder_that_costs_nothing_has_no_estimate() -> None:
@@ -153,9 +153,9 @@ def test_what_cannot_be_estimated(corpus: Corpus) -> None:
 
 def test_money_is_unknown_without_a_price(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "load_tokenizer", lambda model: None)
-    (one,) = estimate(corpus, SCHEMES, registry.llm("openai:nobody-knows"), LLMSettings())
-    assert isinstance(one, Estimate)
-    assert (one.money, one.counted) == (None, False)
+    (estimated,) = estimate(corpus, SCHEMES, registry.llm("openai:nobody-knows"), LLMSettings())
+    assert isinstance(estimated, Estimate)
+    assert (estimated.money, estimated.counted) == (None, False)
 
 
 # ---------------------------------------------------------------- intervals
@@ -167,11 +167,11 @@ def test_the_interval_of_a_sample_holds_the_charge(server: OpenAIServer, corpus:
     (sampled,) = estimate(corpus, SCHEMES, LLM, LLMSettings(cache=cache), EstimateScope(sample=20))
     real = build_and_count(corpus, tmp_path / "w", LLMSettings()).first
     assert real.money is not None
-    for one in (plain, sampled):
-        assert one.money is not None
-        assert one.money_low is not None
-        assert one.money_high is not None
-        assert one.money_low < one.money < one.money_high <= 2 * one.money_low
+    for estimated in (plain, sampled):
+        assert estimated.money is not None
+        assert estimated.money_low is not None
+        assert estimated.money_high is not None
+        assert estimated.money_low < estimated.money < estimated.money_high <= 2 * estimated.money_low
     assert (plain.basis, sampled.basis, sampled.methods) == ("assumed", "sampled", ("bm25(over=triples)",))
     assert sampled.money_low <= real.money <= sampled.money_high
     assert sampled.money == pytest.approx(real.money, rel=0.15)
@@ -181,15 +181,15 @@ def test_the_interval_of_a_sample_holds_the_charge(server: OpenAIServer, corpus:
 def test_the_upper_end_has_the_schema_of_the_answers(
     server: OpenAIServer, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (one,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
+    (estimated,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     schema = count_tokens(schema_text(EXTRACT.output))
     monkeypatch.setattr(estimate_module, "_describe_schema", lambda task: "")
     (without,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
-    assert one.money_high is not None
+    assert estimated.money_high is not None
     assert without.money_high is not None
-    charged = one.calls * schema * 1.02 / 1e6  # at a dollar for a million tokens, one answer in fifty twice
-    assert one.money_high - without.money_high == pytest.approx(charged, rel=0.01)
-    assert one.money_low == without.money_low
+    charged = estimated.calls * schema * 1.02 / 1e6  # at a dollar for a million tokens, one answer in fifty twice
+    assert estimated.money_high - without.money_high == pytest.approx(charged, rel=0.01)
+    assert estimated.money_low == without.money_low
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,14 @@ def test_what_the_cache_has_costs_nothing(server: OpenAIServer, corpus: Corpus, 
 
 
 def test_of_a_large_corpus_a_part_is_counted(server: OpenAIServer, corpus: Corpus) -> None:
-    (whole,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
+    (complete,) = estimate(corpus, SCHEMES, LLM, LLMSettings())
     size = sum(len(document.text) for document in corpus.documents)
     (part,) = estimate(corpus, SCHEMES, LLM, LLMSettings(), EstimateScope(most_characters=size // 3))
-    assert part.calls == pytest.approx(whole.calls, rel=0.1)
-    assert part.money == pytest.approx(whole.money, rel=0.1)
+    assert part.calls == pytest.approx(complete.calls, rel=0.1)
+    assert part.money == pytest.approx(complete.money, rel=0.1)
     assert part.money_high is not None
     assert part.money_low is not None
-    assert part.money_high / part.money_low > (whole.money_high or 0) / (whole.money_low or 1)
+    assert part.money_high / part.money_low > (complete.money_high or 0) / (complete.money_low or 1)
 
 
 def test_a_sample_of_questions_counts_the_rounds_of_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -256,9 +256,9 @@ def test_sampled_questions_are_not_paid_again(monkeypatch: pytest.MonkeyPatch, t
     """What the index has after the sample is not left to pay, of rounds and of answers; again, it is the same."""
     data = datasets.read_dataset("world:50", limit=4)
     schemes = {"ircot": registry.scheme("ircot")}
-    said = '{"thought": "It has to be found who is meant.", "answer": "x", "passages": [1], "found": true}'
+    reply = '{"thought": "It has to be found who is meant.", "answer": "x", "passages": [1], "found": true}'
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
-    with counting(monkeypatch, tmp_path, lambda body: said) as server:
+    with counting(monkeypatch, tmp_path, lambda body: reply) as server:
         scope = EstimateScope(paid=LLM.open(setting))
 
         def ask(scope: EstimateScope) -> list[Estimate]:

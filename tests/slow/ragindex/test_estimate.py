@@ -32,14 +32,14 @@ def test_a_sample_measures_the_answers_and_is_not_paid_twice(
     server: OpenAIServer, corpus: Corpus, tmp_path: Path
 ) -> None:
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
-    (one,) = estimate(corpus, SCHEMES, LLM, setting, EstimateScope(sample=20))
-    assert one.sampled
+    (estimated,) = estimate(corpus, SCHEMES, LLM, setting, EstimateScope(sample=20))
+    assert estimated.sampled
     assert len(server.requests) == 20
     tally = build_and_count(corpus, tmp_path / "w", setting)
     assert len(server.requests) == 120
     assert tally.replayed == 20
-    assert one.input_tokens == pytest.approx(tally.first.input_tokens, rel=0.05)
-    assert one.output_tokens == pytest.approx(tally.first.output_tokens, rel=0.15)
+    assert estimated.input_tokens == pytest.approx(tally.first.input_tokens, rel=0.05)
+    assert estimated.output_tokens == pytest.approx(tally.first.output_tokens, rel=0.15)
 
 
 def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Path) -> None:
@@ -47,14 +47,14 @@ def test_reading_is_estimated_for_each_method(server: OpenAIServer, tmp_path: Pa
     server.write = lambda body: json.dumps({"answer": "x " * (1 + len(body["messages"][-1]["content"]) % 5)})
     setting = LLMSettings(cache=SQLiteCache(tmp_path / "calls.sqlite"))
     schemes = {"bm25": registry.scheme("bm25")}
-    (one,) = estimate_questions(
+    (estimated,) = estimate_questions(
         data.corpus, schemes, LLM, setting, data.queries, reading=ReadingPlan(LLM), scope=EstimateScope(sample=20)
     )
-    assert (one.task, one.calls, one.sampled) == ("answer, bm25", 40, True)
+    assert (estimated.task, estimated.calls, estimated.sampled) == ("answer, bm25", 40, True)
     assert len(server.requests) == 20
     folder = tmp_path / "w"
     calls = {"llm": "openai:small", "read": True, "index": folder}
     result = compare(data, ["bm25"], k=(20,), **calls)  # type: ignore[arg-type]
     costs = [answer.reading.usage for answer in result.methods[0].final if answer.reading]
-    assert one.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
-    assert one.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)
+    assert estimated.input_tokens == pytest.approx(sum(cost.input_tokens for cost in costs), rel=0.05)
+    assert estimated.output_tokens == pytest.approx(sum(cost.output_tokens for cost in costs), rel=0.15)

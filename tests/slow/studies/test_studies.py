@@ -13,7 +13,7 @@ from ragindex_eval.results.files import load_results
 def test_a_study_runs_on_a_small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record_nothing(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    config = ROOT / "studies" / "griever-table-1.yaml"
+    config = ROOT / "eval/ragindex_eval/studies" / "griever-table-1.yaml"
     done = ragindex("compare", "world:50:7", "--config", config, "--published-data", "musique", "--limit", 3)
     assert done.code == 0
     result = load_results(tmp_path / "ragindex-results" / "griever-table-1")

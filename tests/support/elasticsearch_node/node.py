@@ -203,7 +203,7 @@ def start(run: Path, data: Path, settings: Sequence[str] = (), *, heap: str = "5
 
 
 def place(name: str = "shared") -> Path:
-    """For files that need not outlive a node; in memory where there is room, for tests wait on hundreds of syncs."""
+    """For files that need not outlive a node; in memory where enough is left, for tests wait on hundreds of syncs."""
     of = hashlib.sha256(str(FOLDER).encode()).hexdigest()[:12]
     folder = folder_in_memory(2 << 30) / f"ragindex-elasticsearch-{of}-{name}"
     shutil.rmtree(folder, ignore_errors=True)  # of a node that is gone: its lock is held

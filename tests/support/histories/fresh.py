@@ -1,5 +1,5 @@
 """What an undisturbed workspace answers, whose collections are searched from memory whatever the engine of a history:
-made once for a corpus and settings, in a folder in memory where there is room.
+made once for a corpus and settings, in a folder in memory where enough is left.
 """
 
 import shutil
@@ -77,5 +77,5 @@ class Fresh:
 
 
 def make_folder(prefix: str) -> Path:
-    """A folder in memory where there is room: what waits for no disk is quick."""
+    """A folder in memory where enough is left: what waits for no disk is quick."""
     return Path(tempfile.mkdtemp(prefix=prefix, dir=folder_in_memory(1 << 30)))

@@ -23,7 +23,7 @@ def test_the_page_is_that_of_the_pages_and_results() -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_have_the_published_figures_of_their_study(name: str) -> None:
     value = RESULTS[name]
-    table = read_settings(ROOT / "studies" / f"{value['study']}.yaml").published
+    table = read_settings(ROOT / "eval/ragindex_eval/studies" / f"{value['study']}.yaml").published
     assert table is not None
     loaded = PublishedComparison.from_json(value["published"])
     assert name == f"{value['study']}-{loaded.data}"
@@ -52,7 +52,7 @@ def test_rows_name_studies_and_hold_no_figure_of_theirs(method: str) -> None:
         assert not figures & set(re.findall(r"\d+\.\d", " ".join(cells)))
         if written:
             study, _, label = written.partition(": ")
-            table = read_settings(ROOT / "studies" / f"{study}.yaml").published
+            table = read_settings(ROOT / "eval/ragindex_eval/studies" / f"{study}.yaml").published
             assert table is not None
             assert any(label in published.figures for published in table.data.values()), written
 

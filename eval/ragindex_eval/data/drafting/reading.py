@@ -17,6 +17,7 @@ _RARE_WORD = regex.compile(r"(?<![\p{L}\p{N}_./-])\p{Ll}{7,20}(?<!ly)(?![\p{L}\p
 _FINITE = regex.compile(
     r"\b(?:is|are|was|were|be|has|have|had|can|could|will|would|must|should|may|might|does|do|did)\b"
     r"|\A\S*[^s\s] .*\p{Ll}{2}(?<!s)s\b"
+    r"|\A(?:The|An?) .*\p{Ll}{2}ed (?:on|in|at|to|from|the|an?|its|their) "  # a verb in the past
 )
 _LEANING = regex.compile(
     r"\p{Lu}\p{Ll}+ly,|(?:For now|Note|Please|See|Otherwise|Likewise|Next|Again|First|Second|Third|Finally)\b"

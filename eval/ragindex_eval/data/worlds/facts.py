@@ -100,7 +100,7 @@ class World:
         last = min(self.layout.regions, first + self.layout.regions_in_a_country)
         return first + draws.below(last - first)
 
-    def one(self, draws: Draws, kind: EntityKind, region: int) -> Ref:
+    def draw_entity(self, draws: Draws, kind: EntityKind, region: int) -> Ref:
         """Return a random entity of a kind in a region."""
         return Ref(kind, region, draws.below(self.layout.counts(region)[kind]))
 
@@ -108,7 +108,7 @@ class World:
         """Return a town nearby, or sometimes the capital."""
         if draws.chance(7):
             return Ref("town", self.layout.capital_region(region), 0)
-        return self.one(draws, "town", self.nearby(draws, region))
+        return self.draw_entity(draws, "town", self.nearby(draws, region))
 
     def person(self, draws: Draws, region: int, places: tuple[int, ...]) -> Ref:
         """Return a person nearby whose slot modulo five is one of `places`."""
@@ -124,7 +124,7 @@ def _country(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     yield WorldFact("currency", draws.pick(words.CURRENCIES))
     yield WorldFact("capital", Ref("town", ref.region, 0))
     yield WorldFact("person on its banknotes", world.person(draws, ref.region, (0, 1)))
-    yield WorldFact("largest company", world.one(draws, "company", world.in_country(draws, ref.region)))
+    yield WorldFact("largest company", world.draw_entity(draws, "company", world.in_country(draws, ref.region)))
 
 
 def _region(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
@@ -132,7 +132,7 @@ def _region(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     yield WorldFact("country", Ref("country", world.layout.capital_region(ref.region), 0))
     yield WorldFact("administrative seat", Ref("town", ref.region, 0))
     yield WorldFact("main river", Ref("river", ref.region, 0))
-    yield WorldFact("largest employer", world.one(draws, "company", ref.region))
+    yield WorldFact("largest employer", world.draw_entity(draws, "company", ref.region))
 
 
 def _town(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
@@ -140,22 +140,22 @@ def _town(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     yield WorldFact("population", f"{200_000 + draws.below(700_000) if capital else 900 + draws.below(60_000):,}")
     yield WorldFact("founded", str(world.settled(ref)))
     yield WorldFact("region", Ref("region", ref.region, 0))
-    yield WorldFact("river", world.one(draws, "river", ref.region))
+    yield WorldFact("river", world.draw_entity(draws, "river", ref.region))
     if draws.chance(60):
         yield WorldFact("architect of the town hall", world.person(draws, ref.region, (2,)))
     if draws.chance(50):
-        yield WorldFact("ruling family", world.one(draws, "family", ref.region))
-    older = [world.one(draws, "town", world.anywhere(draws, ref.region)) for _ in range(2)]
+        yield WorldFact("ruling family", world.draw_entity(draws, "family", ref.region))
+    older = [world.draw_entity(draws, "town", world.anywhere(draws, ref.region)) for _ in range(2)]
     yield WorldFact("mother town", next((town for town in older if world.settled(town) + 20 < world.settled(ref)), ""))
 
 
 def _river(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     yield WorldFact("length", f"{30 + draws.below(600)} km")
     yield WorldFact("flows into", _mouth(world, ref, draws))
-    yield WorldFact("rises near", world.one(draws, "town", ref.region))
+    yield WorldFact("rises near", world.draw_entity(draws, "town", ref.region))
     yield WorldFact("architect of the oldest bridge", world.person(draws, ref.region, (2,)))
     if draws.chance(60):
-        yield WorldFact("navigation company", world.one(draws, "company", world.nearby(draws, ref.region)))
+        yield WorldFact("navigation company", world.draw_entity(draws, "company", world.nearby(draws, ref.region)))
 
 
 def _mouth(world: World, ref: Ref, draws: Draws) -> Object:
@@ -209,12 +209,12 @@ def _career(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     birth, death = world.birth(ref), world.death(ref)
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region
-        teachers = [world.one(draws, "person", region) for _ in range(3)]
+        teachers = [world.draw_entity(draws, "person", region) for _ in range(3)]
         suitable = [teacher for teacher in teachers if 15 <= birth - world.birth(teacher) <= 45]
         yield WorldFact("teacher", suitable[0] if suitable else "")
     if draws.chance(60):
         region = world.anywhere(draws, ref.region) if draws.chance(35) else ref.region
-        company = world.one(draws, "company", region)
+        company = world.draw_entity(draws, "company", region)
         fits = world.founded(company) + 1 < death - 10 and world.founder(company) != ref
         yield WorldFact("employer", company if fits else "")
     if ref.slot % 5 > 1 and draws.chance(45):
@@ -233,8 +233,8 @@ def _company(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     yield WorldFact("product", world.names.product(ref)[1])
     yield WorldFact("founded", str(world.founded(ref)))
     yield WorldFact("founder", world.founder(ref))
-    yield WorldFact("headquarters", world.one(draws, "town", ref.region))
-    owner = world.one(draws, "company", world.anywhere(draws, ref.region))
+    yield WorldFact("headquarters", world.draw_entity(draws, "town", ref.region))
+    owner = world.draw_entity(draws, "company", world.anywhere(draws, ref.region))
     if draws.chance(50) and owner != ref:
         yield WorldFact("owner", owner)
     if draws.chance(40):
@@ -256,7 +256,7 @@ def _work(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
         award = _choose_award(world, draws, ref.region, 0, year)
         yield WorldFact("award", award)
         yield WorldFact("year of the award", str(year + draws.below(2)) if award else "")
-    friend = world.one(draws, "person", ref.region)
+    friend = world.draw_entity(draws, "person", ref.region)
     if draws.chance(50) and friend != creator:
         yield WorldFact("dedicated to", friend)
 
@@ -269,7 +269,7 @@ _CREATOR_PREDICATES = {"film director": "director", "composer": "composer", "pai
 def _publication(world: World, ref: Ref, draws: Draws, occupation: str) -> Iterator[WorldFact]:
     region = ref.region if draws.chance(50) else world.anywhere(draws, ref.region)
     if occupation == "painter":
-        yield WorldFact("owner", world.one(draws, "family", world.nearby(draws, ref.region)))
+        yield WorldFact("owner", world.draw_entity(draws, "family", world.nearby(draws, ref.region)))
     elif occupation in ("novelist", "poet"):
         yield WorldFact("publisher", Ref("company", region, 0))
     else:
@@ -280,17 +280,17 @@ def _award(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     yield WorldFact("field", "the sciences" if ref.slot % 2 else "the arts")
     yield WorldFact("established", str(world.established(ref)))
     yield WorldFact("place of the ceremony", world.town(draws, ref.region))
-    yield WorldFact("endowed by", world.one(draws, "family", world.nearby(draws, ref.region)))
-    yield WorldFact("designer of the trophy", world.one(draws, "person", world.nearby(draws, ref.region)))
-    yield WorldFact("maker of the trophy", world.one(draws, "company", world.anywhere(draws, ref.region)))
+    yield WorldFact("endowed by", world.draw_entity(draws, "family", world.nearby(draws, ref.region)))
+    yield WorldFact("designer of the trophy", world.draw_entity(draws, "person", world.nearby(draws, ref.region)))
+    yield WorldFact("maker of the trophy", world.draw_entity(draws, "company", world.anywhere(draws, ref.region)))
 
 
 def _family(world: World, ref: Ref, draws: Draws) -> Iterator[WorldFact]:
     yield WorldFact("trade", draws.pick(words.TRADES))
     yield WorldFact("seat", world.names.family_seat(ref))
-    yield WorldFact("chronicler", world.one(draws, "person", world.nearby(draws, ref.region)))
+    yield WorldFact("chronicler", world.draw_entity(draws, "person", world.nearby(draws, ref.region)))
     yield WorldFact("architect of the house", world.person(draws, ref.region, (2,)))
-    yield WorldFact("company it controls", world.one(draws, "company", world.nearby(draws, ref.region)))
+    yield WorldFact("company it controls", world.draw_entity(draws, "company", world.nearby(draws, ref.region)))
 
 
 _FACTS: Mapping[EntityKind, Callable[[World, Ref, Draws], Iterator[WorldFact]]] = {

@@ -31,15 +31,15 @@ class WorldNames:
             for words_of_title in _TITLES
         }
         self._surnames = max(1, min(_SURNAMES, self._orders["family"].n // 2))
-        self._held: dict[Ref, str] = {}
+        self._known_names: dict[Ref, str] = {}
 
     def name(self, ref: Ref) -> str:
         """Return the entity's name, which is the title of its document."""
-        known = self._held.get(ref)
+        known = self._known_names.get(ref)
         if known is None:
-            if len(self._held) >= _CACHE_SIZE:
-                self._held.clear()
-            known = self._held[ref] = str(getattr(self, f"_{ref.kind}")(ref))
+            if len(self._known_names) >= _CACHE_SIZE:
+                self._known_names.clear()
+            known = self._known_names[ref] = str(getattr(self, f"_{ref.kind}")(ref))
         return known
 
     def aliases(self, ref: Ref) -> tuple[str, ...]:

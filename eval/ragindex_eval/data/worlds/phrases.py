@@ -39,10 +39,10 @@ TOWN_SHAPES, REGION_SHAPES = _LISTS["town shapes"], _LISTS["region shapes"]
 ADJECTIVES, NOUNS, PRIZES = _LISTS["adjectives"], _LISTS["nouns"], _LISTS["prizes"]
 TITLE_ENDS = ("", *(f" {end}" for end in _LISTS["title ends"]))
 
-PRODUCTS = tuple((ending, product) for ending, _, product in (one.partition(": ") for one in _LISTS["products"]))
+PRODUCTS = tuple((ending, product) for ending, _, product in (line.partition(": ") for line in _LISTS["products"]))
 """Ending of a company's name, and its product. The first two are assigned by slot; the others are 23, a prime."""
 
-TYPES = {creator: made for creator, _, made in (one.partition(": ") for one in _LISTS["creators"])}
+TYPES = {creator: type_made for creator, _, type_made in (line.partition(": ") for line in _LISTS["creators"])}
 CREATORS, PROFESSIONS = tuple(TYPES), _LISTS["professions"]
 CURRENCIES, TRADES, SEAS = _LISTS["currencies"], _LISTS["trades"], _LISTS["seas"]
 

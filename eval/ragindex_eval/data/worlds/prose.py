@@ -14,7 +14,7 @@ from ragindex_eval.data.worlds.layout import Ref, WorldEntity, WorldFact
 from ragindex_eval.data.worlds.phrases import Template, prose, relations
 
 _ENOUGH, _MANY, _MOST = 46, 64, 120  # words: colour is added below the first, never above the second; the maximum
-_ROOM, _WORDS_OF_A_FACT, _WORDS_OF_AN_ASIDE = 112, 11, 15
+_MOST_WORDS, _WORDS_OF_A_FACT, _WORDS_OF_AN_ASIDE = 112, 11, 15
 _AFTER_AWARD = "year of the award"
 _PRONOUNS = {True: ("she", "her", "her"), False: ("he", "his", "him")}
 _JOINING_PRONOUNS = ("he ", "she ", "it ", "his ", "her ", "its ")
@@ -162,8 +162,8 @@ class _Voice:
         namesake = self.world.names.namesake(self.entity.ref) if self.draws.chance(30) else None
         if namesake:
             candidates.append(_Aside(namesake, self.draws.pick(templates["unlike", self.entity.ref.kind]), False))
-        room = max(1, (_ROOM - _WORDS_OF_A_FACT * len(_select_facts(self.entity))) // _WORDS_OF_AN_ASIDE)
-        return [aside for aside in candidates if aside.other != self.entity.ref][:room]
+        most = max(1, (_MOST_WORDS - _WORDS_OF_A_FACT * len(_select_facts(self.entity))) // _WORDS_OF_AN_ASIDE)
+        return [aside for aside in candidates if aside.other != self.entity.ref][:most]
 
     def mention(self, ref: Ref) -> str:
         """Refer to another entity by its full name, or by a shorter name that stands for no other."""

@@ -78,15 +78,15 @@ def scale(axis: Axis, figures: Iterable[Figure], start: float, end: float, ticks
     return _log_scale(values, start, end) if axis.log else _linear_scale(axis, values, start, end, ticks)
 
 
-def at_values(values: Sequence[int], start: float, end: float, room: float) -> Scale:
-    """Make a scale with ticks at the values, at least `room` apart; it is logarithmic if the range is wide."""
+def at_values(values: Sequence[int], start: float, end: float, distance: float) -> Scale:
+    """Make a scale with ticks at the values, at least `distance` apart; it is logarithmic if the range is wide."""
     low, high = min(values), max(values)
     if low == high:
         return Scale(low - 1, high + 1, start, end, ((low, str(low)),))
     bare = Scale(low, high, start, end, (), log=low > 0 and high / low > 12)
     labelled: list[tuple[float, str]] = []
     for value in sorted(set(values)):
-        if not labelled or bare.at(value) - bare.at(labelled[-1][0]) >= room:
+        if not labelled or bare.at(value) - bare.at(labelled[-1][0]) >= distance:
             labelled.append((value, f"{value:,}"))
     return Scale(low, high, start, end, tuple(labelled), log=bare.log)
 

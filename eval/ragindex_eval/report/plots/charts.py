@@ -105,7 +105,7 @@ def beside(
 
 
 def apart(wanted: Sequence[float], least: float, low: float, high: float) -> list[float]:
-    """Move the wanted positions at least `least` apart, and keep them between `low` and `high` if there is room."""
+    """Move the wanted positions at least `least` apart, and keep them between `low` and `high` if they fit."""
     order = sorted(range(len(wanted)), key=lambda at: wanted[at])
     places = [wanted[at] for at in order]
     for number in range(len(places)):
@@ -236,7 +236,7 @@ class Point:
 
 
 def draw_scatter(title: str, points: Sequence[Point], x: Axis, y: Axis) -> str:
-    """Draw a mark per method with both intervals and a label; labels that find no room are listed below."""
+    """Draw a mark per method with both intervals and a label; labels without a free place are listed below."""
     drawn = [point for point in points if point.x.known and point.y.known]
     missing = [point.label for point in points if not (point.x.known and point.y.known)]
     across = scale(x, (point.x for point in drawn), _SCATTER_LEFT + 8, _SCATTER_RIGHT - 8)

@@ -74,7 +74,7 @@ _PARAMETERS = 400  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MethodRecipe:
     """Method with its parameters, parts and fingerprint."""
 
     label: str
@@ -89,7 +89,7 @@ class Reproduction:
     """Names and values of all facts that the figures depend on, and the methods."""
 
     facts: tuple[tuple[str, str], ...]
-    methods: tuple[Made, ...]
+    methods: tuple[MethodRecipe, ...]
 
 
 def render_reproduction(comparison: Comparison) -> Reproduction:
@@ -134,12 +134,12 @@ def _describe_reader(comparison: Comparison) -> dict[str, str]:
     return {"reader": f"{display_name(comparison.reader.llm)}, from {given}, prompt {comparison.reader.prompt}"}
 
 
-def _describe_method(comparison: Comparison, at: int) -> Made:
+def _describe_method(comparison: Comparison, at: int) -> MethodRecipe:
     method = comparison.methods[at]
     params = json.dumps(dict(method.params), ensure_ascii=False, sort_keys=True, default=str)
     searches = {name: f" ({figures.search})" if figures.search else "" for name, figures in method.parts.items()}
     parts = ", ".join(f"{name}{search}" for name, search in searches.items())
-    return Made(
+    return MethodRecipe(
         method.label,
         method.name,
         shown(without_folders(params), _PARAMETERS),

@@ -59,13 +59,13 @@ class PairCell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """All pairs by one metric; `told` counts the pairs that differ significantly, and `called` says what they are."""
+    """All pairs by one metric; `differing` counts pairs that differ significantly, `called` says what they are."""
 
     title: str
     metric: str
     labels: tuple[str, ...]
     rows: tuple[tuple[PairCell, ...], ...]
-    told: int
+    differing: int
     called: str
     pairs: int
     opened: bool

@@ -205,7 +205,7 @@ _TOKEN_COLUMNS = (
 )
 _TIME_COLUMN = _ColumnKind(
     Column("steps ms", "milliseconds of the steps up to this iteration: the median"),
-    lambda one, n: MetricCell(short(one.ms[n - 1])),
+    lambda measurements, n: MetricCell(short(measurements.ms[n - 1])),
     lambda method: MetricCell("–"),
 )
 

@@ -93,7 +93,7 @@ class QuestionDetail:
     gold: tuple[GoldDocument, ...]
     more_gold: int
     answers: tuple[str, ...]
-    found: tuple[MethodFindings, ...]
+    findings: tuple[MethodFindings, ...]
     near: tuple[str, ...] = ()
     in_part: tuple[str, ...] = ()
 

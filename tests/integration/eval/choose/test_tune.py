@@ -18,7 +18,7 @@ TUNE = ("tune", *MILLS, "--limit", "30")
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-    """What `tune` printed and told of 30 of 32 questions, in its folder."""
+    """What `tune` printed and reported of 30 of 32 questions, in its folder."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("desk")
         patch.chdir(folder)

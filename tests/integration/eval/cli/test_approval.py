@@ -68,20 +68,16 @@ def test_the_answers_of_both_bounds_are_counted(till: Till) -> None:
     assert tasks["answer, no-passages"] == tasks["answer, gold-passages"] == 1  # one question has an accepted answer
 
 
-def test_what_a_comparison_has_paid_for_is_not_estimated_again(till: Till) -> None:
-    assert ragindex(*COMMANDS["compare"], "--yes").code == 0
+def test_a_budget_answers_and_what_a_comparison_has_paid_for_is_not_estimated_again(till: Till) -> None:
+    done = ragindex(*COMMANDS["compare"], "--budget", "100")
+    assert done.code == 0, done.err
+    assert "Estimate: about $" in done.err
     till.server.requests.clear()
     again = ragindex(*COMMANDS["compare"], "--dry-run", "--json", "-")
     assert (again.code, till.server.requests) == (0, [])
     assert list_tasks(again) == {}  # its results are shown as they are
     fresh = ragindex(*COMMANDS["compare"], "--fresh", "--dry-run", "--json", "-")
     assert list_tasks(fresh) == {"encoding, questions": 2}  # vectors of questions are not kept
-
-
-def test_a_budget_answers(till: Till) -> None:
-    done = ragindex(*COMMANDS["compare"], "--budget", "100")
-    assert done.code == 0, done.err
-    assert "Estimate: about $" in done.err
 
 
 def test_answers_of_other_settings_are_announced_and_kept_on_demand(till: Till) -> None:

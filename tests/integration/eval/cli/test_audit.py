@@ -30,7 +30,7 @@ def test_pages() -> None:
     """What the page says of values, a table, rankings and questions."""
     commands = {
         "audit_values": ("--value", "40.5", "--value", "36.4", *EM),
-        "audit_table": (str(ROOT / "studies" / "sirerag-table-8.yaml"),),
+        "audit_table": (str(ROOT / "eval/ragindex_eval/studies" / "sirerag-table-8.yaml"),),
         "audit_rankings": ("--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.txt", "--metric", "R@1"),
         "audit_questions": ("--questions", "questions.csv", "--documents", "notes"),
     }

@@ -170,3 +170,15 @@ def test_an_unknown_language_is_refused() -> None:
     done = ragindex("estimate", "notes", *TRIPLES, "--llm", "openai:small", "--language", "klingon")
     assert (done.code, done.out) == (2, "")
     assert "klingon" in done.err
+
+
+def test_prompts_of_ones_own_are_counted() -> None:
+    Path("own.yaml").write_text("extract: |\n  Triples of {{ text }}\n")
+    (default,), (own,) = (
+        estimate(*TRIPLES, "--json", "-", llm=llm).json["tasks"]
+        for llm in ("openai:small", "openai(model=small, prompts=own.yaml)")
+    )
+    bodies = [text.partition("\n\n")[2] or text for text in TEXTS.values()]
+    rendered = sum(count_tokens(f"Triples of {body}") for body in bodies)
+    assert own["calls"] == default["calls"] == 4
+    assert rendered < own["input_tokens"] < rendered + 4 * 20 < default["input_tokens"]

@@ -252,7 +252,7 @@ def test_single_questions_show_alternatives() -> None:
     section = questions_section.render_questions(comparison)
     assert section is not None
     assert [grade.id for grade in section.shown[0].gold] == ["a, or 1 document of the same text, or t"]
-    assert {method.label: method.ranks for method in section.shown[0].found}["some"] == "gold at rank 1"
+    assert {method.label: method.ranks for method in section.shown[0].findings}["some"] == "gold at rank 1"
 
 
 # ---------------------------------------------------------------- every format, to the files written
@@ -438,9 +438,9 @@ def test_single_questions_show_where_the_gold_text_is() -> None:
     assert [(grade.title, grade.id) for grade in question.gold] == [
         ("The letter A", "a, or 2 documents of the same text")
     ]
-    assert question.found[0].ranks == "gold at rank 1"
-    assert [hit.mark for hit in question.found[0].hits] == ["gold", "gold"]
-    assert question.found[1].ranks == "1 of 1 gold not in the first 2 hits"
+    assert question.findings[0].ranks == "gold at rank 1"
+    assert [hit.mark for hit in question.findings[0].hits] == ["gold", "gold"]
+    assert question.findings[1].ranks == "1 of 1 gold not in the first 2 hits"
 
 
 def test_pairs_are_covered_by_whichever_copy_is_in_a_cluster() -> None:

@@ -27,7 +27,7 @@ def data(tmp_path: Path) -> Path:
     question = {"_id": "q", "question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
     question |= {
         "supporting_facts": [["Ostra Bridge", 0]],
-        "context": [[one["title"], [one["text"]]] for one in documents],
+        "context": [[document["title"], [document["text"]]] for document in documents],
     }
     (tmp_path / "bridges.json").write_text(json.dumps([question]), encoding="utf-8")
     (tmp_path / "bridges_corpus.json").write_text(json.dumps(documents), encoding="utf-8")

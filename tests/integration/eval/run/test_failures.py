@@ -246,9 +246,9 @@ def test_method_that_always_failed_comes_back(server: OpenAIServer, tmp_path: Pa
     (broken,) = comparison.failed
     assert f"{broken.label} failed on every question, and is not compared: LLMError" in state_conclusion(comparison)
     server.choose = lambda received, earlier: None
-    mended = compared(tmp_path, "bm25", Asking(), llm=LLM)
-    assert mended.failed == ()
-    assert all(method.latency.questions == 2 for method in mended.methods)  # its latency was not lost for good
+    healthy = compared(tmp_path, "bm25", Asking(), llm=LLM)
+    assert healthy.failed == ()
+    assert all(method.latency.questions == 2 for method in healthy.methods)  # its latency was not lost for good
 
 
 def test_exit_code_after_the_others_are_shown(

@@ -69,15 +69,15 @@ def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(w
     """Once the empty file was kept, and the method had no latency ever after."""
     broken = latency.measure_latency(timings(workspace, "ab", raises="b"), QUERIES, 5, 0)
     assert [method.latency.questions for method in broken] == [4, 0]
-    assert not timings(workspace, "b")[0].kept.exists()
+    assert not timings(workspace, "b")[0].path.exists()
     never = latency.measure_latency(
         timings(workspace, "a") + timings(workspace, "b", failed=[query.id for query in QUERIES]), QUERIES, 5, 0
     )
     assert [method.latency.questions for method in never] == [4, 0]
     read_journal(workspace)
-    mended = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
+    repaired = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
     assert read_journal(workspace) == "ab"
-    assert [method.latency.questions for method in mended] == [4, 4]
+    assert [method.latency.questions for method in repaired] == [4, 4]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_method_that_cannot_be_timed_leaves_no_file_and_is_timed_when_it_can(w
 )
 def test_a_file_that_says_nothing_is_not_read(workspace: Index, content: str) -> None:
     (timing,) = timings(workspace, "a")
-    timing.kept.parent.mkdir(parents=True)
-    timing.kept.write_text(content)
+    timing.path.parent.mkdir(parents=True)
+    timing.path.write_text(content)
     (measured,) = latency.measure_latency([timing], QUERIES, 5, 0)
     assert measured.latency.questions == 4
 

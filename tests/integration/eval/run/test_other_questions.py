@@ -40,7 +40,7 @@ CHOICES = {
 
 def dataset(questions: Mapping[str, tuple[str, Gold]]) -> Dataset:
     queries = tuple(Query(id, text) for id, (text, _) in questions.items())
-    gold = {id: one for id, (_, one) in questions.items()}
+    gold = {id: question for id, (_, question) in questions.items()}
     return Dataset("tiny", Corpus("tiny", "jsonl", DOCUMENTS, 0, (), True), queries, gold, "0123456789abcdef")
 
 
@@ -70,7 +70,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 def test_the_rules_choose(tmp_path: Path) -> None:
     comparison = run(tmp_path, MULTIPLE_CHOICE, "bm25")
     (method,), (nothing, everything) = comparison.methods, comparison.bounds
-    assert [one.reading and one.reading.answer for one in everything.final] == [
+    assert [chosen.reading and chosen.reading.answer for chosen in everything.final] == [
         "B. To find work",
         "A. In winter",
         "A. In the pond",
@@ -81,18 +81,22 @@ def test_the_rules_choose(tmp_path: Path) -> None:
 
 
 def test_a_model_chooses_and_what_names_no_option_is_counted(tmp_path: Path, server: OpenAIServer) -> None:
-    said = {"Mara leave": "(b)", "mill burn": "in May", "swim": "nowhere"}
+    replies = {"Mara leave": "(b)", "mill burn": "in May", "swim": "nowhere"}
 
     def write(body: Mapping[str, Any]) -> str:
-        asked = body["messages"][-1]["content"].rpartition("Question: ")[2]
-        answer = next(answer for part, answer in said.items() if part in asked)
+        question = body["messages"][-1]["content"].rpartition("Question: ")[2]
+        answer = next(answer for part, answer in replies.items() if part in question)
         return json.dumps({"answer": answer, "passages": [1], "found": True})
 
     server.write = write
     comparison = run(tmp_path, MULTIPLE_CHOICE, "bm25", llm="openai:small", out=tmp_path / "out")
     (method,) = comparison.methods
     assert {id: values["accuracy"] for id, values in method.per_query.items()} == {"q1": 1.0, "q2": 0.0, "q3": 0.0}
-    assert [one.reading and one.reading.answer for one in method.final] == ["B. To find work", "B. In May", "nowhere"]
+    assert [given.reading and given.reading.answer for given in method.final] == [
+        "B. To find work",
+        "B. In May",
+        "nowhere",
+    ]
     assert "bm25: 1 answer named no option and count as wrong" in comparison.notes
     shown = [request.body["messages"][-1]["content"] for request in server.requests]
     assert any(
@@ -110,9 +114,11 @@ def test_a_model_chooses_and_what_names_no_option_is_counted(tmp_path: Path, ser
 
 def test_options_tell_readers_apart() -> None:
     plain = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english")
-    one, other = (AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", {"q": ("a", last)}) for last in "bc")
+    with_b, other = (
+        AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", {"q": ("a", last)}) for last in "bc"
+    )
     long = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", ambiguous=frozenset("q"))
-    assert len({plain.id, one.id, other.id, long.id}) == 4
+    assert len({plain.id, with_b.id, other.id, long.id}) == 4
     both = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", {"q": ("a", "b")})
     first, second = both.read([Query("q", "Which?"), Query("p", "Who?")], [Retrieval(()), Retrieval(())])
     assert (first.answer, second.answer) == ("", "")
@@ -138,10 +144,10 @@ def answer(id: str, text: str, error: str | None = None) -> MethodAnswer:
 
 
 def test_measures_of_asqa_by_hand() -> None:
-    gold = {id: one for id, (_, one) in AMBIGUOUS.items()}
+    gold = {id: ambiguou for id, (_, ambiguou) in AMBIGUOUS.items()}
     answers = [answer("q1", "In 1871."), answer("q2", "In spring", "refused")]
-    found = scores.score_answers(answers, gold, first_four_digits)
-    assert found == {
+    figures = scores.score_answers(answers, gold, first_four_digits)
+    assert figures == {
         "q1": {"STR-EM": 0.5, "ROUGE-Lsum": 1.0, "Disambig-F1": 0.5},
         "q2": {"STR-EM": 0.0, "ROUGE-Lsum": 0.0, "Disambig-F1": 0.0},
     }
@@ -156,7 +162,8 @@ def test_dr_is_of_the_means(tmp_path: Path, server: OpenAIServer, monkeypatch: p
     assert systems == {"You answer questions that can be understood in several ways, each with its own answer."}
     for method in (*comparison.methods, *comparison.bounds):
         means = {
-            name: sum(one[name] for one in method.per_query.values()) / 2 for name in ("ROUGE-Lsum", "Disambig-F1")
+            name: sum(figures[name] for figures in method.per_query.values()) / 2
+            for name in ("ROUGE-Lsum", "Disambig-F1")
         }
         assert method.metrics["DR"] == pytest.approx((means["ROUGE-Lsum"] * means["Disambig-F1"]) ** 0.5)
         assert "DR" not in method.per_query["q1"]

@@ -90,8 +90,8 @@ def knows(body: Mapping[str, Any]) -> str:
     content = body["messages"][-1]["content"]
     for question, doc_id, answers in ASKED.values():
         if content.endswith(question):
-            held = TEXTS[doc_id][1] in content
-            return json.dumps({"answer": answers[0] if held else "a river", "passages": [1] * held, "found": held})
+            known = TEXTS[doc_id][1] in content
+            return json.dumps({"answer": answers[0] if known else "a river", "passages": [1] * known, "found": known})
     raise AssertionError(content)
 
 
@@ -134,15 +134,17 @@ def test_measures_of_answers() -> None:
 
 
 def test_what_is_measured_depends_on_the_accepted_answers() -> None:
-    one = {"q1": Gold(frozenset({"a"}), ("x",))}
+    with_answer = {"q1": Gold(frozenset({"a"}), ("x",))}
     none = {"q2": Gold(frozenset({"a"}))}
     assert scores.score_answers([read("q2", "x")], none) == scores.score_answers([read("q2", "x")], None) == {}
-    assert scores.score_answers([read("q1", "x"), read("q2", "x")], {**one, **none}) == {"q1": {"EM": 1.0, "F1": 1.0}}
+    assert scores.score_answers([read("q1", "x"), read("q2", "x")], {**with_answer, **none}) == {
+        "q1": {"EM": 1.0, "F1": 1.0}
+    }
     answers = {5: [read("q1", "x"), read("q2", "x")]}
-    both = scores.score(answers, {**one, **none}, (5,), read=True)
+    both = scores.score(answers, {**with_answer, **none}, (5,), read=True)
     assert (both["q1"]["F1"], both["q1"]["R@5"]) == (1.0, 0.0)
     assert "F1" not in both["q2"]
-    assert "F1" not in scores.score(answers, {**one, **none}, (5,), read=False)["q1"]
+    assert "F1" not in scores.score(answers, {**with_answer, **none}, (5,), read=False)["q1"]
 
 
 # ---------------------------------------------------------------- the bounds
@@ -170,8 +172,13 @@ def test_methods_lie_between_the_bounds(tmp_path: Path, server: OpenAIServer, mo
     assert (nothing.label, everything.label) == ("no-passages", "gold-passages")
     assert method.metrics["R@1"] == 0.75  # not the gold of q4
     assert [bound.metrics["EM"] for bound in (nothing, method, everything)] == [0.0, 0.75, 1.0]
-    assert {one.reading and one.reading.answer for one in nothing.final} == {"a river"}
-    assert [one.reading and one.reading.rests_on for one in method.final] == [("anna",), ("sarn",), ("brandt",), ()]
+    assert {answer.reading and answer.reading.answer for answer in nothing.final} == {"a river"}
+    assert [answer.reading and answer.reading.rests_on for answer in method.final] == [
+        ("anna",),
+        ("sarn",),
+        ("brandt",),
+        (),
+    ]
     assert everything.ci95["EM"] == pytest.approx((0.025 ** (1 / 4), 1.0))  # of four questions
     assert set(everything.metrics) == set(NAMES)
     assert comparison.llm == "openai:small"
@@ -179,7 +186,7 @@ def test_methods_lie_between_the_bounds(tmp_path: Path, server: OpenAIServer, mo
 
 def test_one_budget_for_all(tmp_path: Path, server: OpenAIServer) -> None:
     comparison = run(tmp_path, "bm25", llm="openai:small", reader_tokens=15)
-    every = [one.reading for method in (*comparison.methods, *comparison.bounds) for one in method.final]
+    every = [answer.reading for method in (*comparison.methods, *comparison.bounds) for answer in method.final]
     assert max(read.tokens for read in every if read) == 15
     scored = {method.label: method.metrics["EM"] for method in (*comparison.methods, *comparison.bounds)}
     assert scored == {"bm25": 0.5, "no-passages": 0.0, "gold-passages": 0.5}  # two passages have more tokens
@@ -268,12 +275,12 @@ def test_questions_without_accepted_answers_are_not_measured(shared: Path) -> No
     assert comparison.notes == ("EM and F1 are over 2 of 4 questions: the others have no accepted answers",)
     assert [len(bound.final) for bound in comparison.bounds] == [2, 2]
     assert set(comparison.methods[0].metrics) & set(NAMES) == {"EM", "F1"}
-    without = {id: replace(one, answers=()) for id, one in GOLD.items()}
+    without = {id: replace(grade, answers=()) for id, grade in GOLD.items()}
     none = run(shared, "bm25", data=dataset(without), fresh=True)
     assert none.notes == ("no question has accepted answers: answers were read, and not measured",)
     assert (set(none.methods[0].metrics) & set(NAMES), none.bounds) == (set(), ())
     bare = run(shared, "bm25", data=dataset(None), fresh=True)
-    assert [one.reading and one.reading.answer for one in bare.methods[0].final][1] == "1871"
+    assert [answer.reading and answer.reading.answer for answer in bare.methods[0].final][1] == "1871"
     assert bare.methods[0].metrics == {}
 
 
@@ -289,14 +296,14 @@ def test_a_figure_that_must_be_reached(compared: tuple[Comparison, Path], shared
 
 def test_the_flags_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_desk(tmp_path, monkeypatch)
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
-    value = ragindex(*asked, "--read", "--reader-tokens", "50").json
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
+    value = ragindex(*arguments, "--read", "--reader-tokens", "50").json
     assert value["reader"] == {**UNLIMITED, "llm": "offline", "tokens": 50, "estimated": True, "prompt": "short"}
     assert value["methods"][0]["metrics"]["F1"] == 1.0
     assert value["notes"] == ["EM and F1 are over 1 of 2 questions: the others have no accepted answers"]
     (tmp_path / "file.yaml").write_text("read: true\nreader-tokens: 40\n")
-    assert ragindex(*asked, "--config", "file.yaml").json["reader"]["tokens"] == 40
-    briefly = ragindex(*asked, "--read", "--reader-tokens", "50", "--reader-prompt", "fewest-words").json
+    assert ragindex(*arguments, "--config", "file.yaml").json["reader"]["tokens"] == 40
+    briefly = ragindex(*arguments, "--read", "--reader-tokens", "50", "--reader-prompt", "fewest-words").json
     assert briefly["reader"]["prompt"] == "fewest-words"
     assert briefly["fingerprint"] != value["fingerprint"]
 
@@ -315,11 +322,11 @@ def words(body: Mapping[str, Any]) -> int:
 
 
 def test_what_reading_costs_is_apart_from_finding(tmp_path: Path, server: OpenAIServer) -> None:
-    with opened(tmp_path) as workspace, ledger.record_calls() as asked:
+    with opened(tmp_path) as workspace, ledger.record_calls() as tally:
         (method,) = run(workspace, "bm25").methods
     read = method.reading_costs
     assert read is not None
-    of_method = [entry for entry in asked.entries if entry.method == "bm25"]
+    of_method = [entry for entry in tally.entries if entry.method == "bm25"]
     assert {(entry.phase, entry.task) for entry in of_method} == {("query", "answer")}
     assert read.input_tokens == sum(words(request.body) for request in server.requests[:4]) / 4
     assert (read.calls, method.calls, method.query_usage) == (1.0, 0.0, Usage())
@@ -331,10 +338,10 @@ def test_what_reading_costs_is_apart_from_finding(tmp_path: Path, server: OpenAI
 
 def test_nothing_is_asked_twice(tmp_path: Path, server: OpenAIServer) -> None:
     first = run(tmp_path, llm="openai:small")
-    asked = len(server.requests)
-    assert asked <= 4 * 4
+    request_count = len(server.requests)
+    assert request_count <= 4 * 4
     again = run(tmp_path, llm="openai:small")
-    assert len(server.requests) == asked
+    assert len(server.requests) == request_count
     assert again.to_json()["pairs"] == first.to_json()["pairs"]
     assert [method.final for method in again.methods] == [method.final for method in first.methods]
     assert [bound.final for bound in again.bounds] == [bound.final for bound in first.bounds]
@@ -378,5 +385,5 @@ def test_readers_are_told_apart() -> None:
     ]
     assert len({first.id, *(other.id for other in others)}) == 4
     hit = Hit("a", "passage", ("a",), ("a",), "Sarn", TEXTS["sarn"][1], 1.0, "test")
-    (found,) = first.read([Query("q", "When was the Sarn surveyed?")], [Retrieval((hit,))])
-    assert (found.answer, found.rests_on, found.tokens, found.calls) == ("1871", ("a",), 22, 0)
+    (reading,) = first.read([Query("q", "When was the Sarn surveyed?")], [Retrieval((hit,))])
+    assert (reading.answer, reading.rests_on, reading.tokens, reading.calls) == ("1871", ("a",), 22, 0)

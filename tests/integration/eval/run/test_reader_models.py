@@ -92,10 +92,10 @@ def test_one_model_indexes_and_another_reads(server: OpenAIServer) -> None:
         "extract": by_task["extract"],
         "answer": by_task["answer"],
     }
-    asked = {"reading": set(), "indexing": set()}  # type: dict[str, set[str]]
+    model_names = {"reading": set(), "indexing": set()}  # type: dict[str, set[str]]
     for request in server.requests:
-        asked["reading" if is_reading(request.body) else "indexing"].add(str(request.body["model"]))
-    assert asked == {"reading": {"large"}, "indexing": {"small"}}
+        model_names["reading" if is_reading(request.body) else "indexing"].add(str(request.body["model"]))
+    assert model_names == {"reading": {"large"}, "indexing": {"small"}}
     (method,) = comparison.methods
     costs = method.reading_costs
     assert costs is not None
@@ -280,8 +280,8 @@ def test_a_dry_run_of_a_comparison_has_the_reader_and_asks_nothing(priced: OpenA
 
 def test_reader_options_of_a_file(priced: OpenAIServer) -> None:
     Path("c.yaml").write_text("read: true\nreader-llm: openai:small\nreader-passages: 1\nreader-input: passages\n")
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--config", "c.yaml", "--yes")
-    assert ragindex(*asked, "--json", "-").json["reader"] == {
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--config", "c.yaml", "--yes")
+    assert ragindex(*arguments, "--json", "-").json["reader"] == {
         "llm": "openai:small",
         "tokens": None,
         "estimated": True,
@@ -289,13 +289,15 @@ def test_reader_options_of_a_file(priced: OpenAIServer) -> None:
         "passages": 1,
         "input": "passages",
     }
-    assert "'reader-input': Input should be 'notes' or 'passages'" in failed(2, *asked, "--reader-input", "hits")
+    unread = failed(2, "compare", "notes", "--questions", "questions.csv", "--reader-llm", "openai:small")
+    assert unread == "--reader-llm reads answers. Add --read."
+    assert "'reader-input': Input should be 'notes' or 'passages'" in failed(2, *arguments, "--reader-input", "hits")
 
 
 def test_one_question_is_answered_by_a_model_of_its_own(priced: OpenAIServer) -> None:
     assert ragindex("index", "notes", "--index", "w", "--methods", "bm25").code == 0
-    asked = ("ask", "Which hill is highest?", "--index", "w", "--method", "bm25", "--reader-llm", "openai:large")
-    done = ragindex(*asked, "--reader-passages", 1, "--yes", "--json", "-")
+    arguments = ("ask", "Which hill is highest?", "--index", "w", "--method", "bm25", "--reader-llm", "openai:large")
+    done = ragindex(*arguments, "--reader-passages", 1, "--yes", "--json", "-")
     assert done.code == 0, done.err
     assert {name: done.json[name] for name in ("answer", "llm", "reader", "rules")} == {
         "answer": "Grey Anna",
@@ -305,26 +307,26 @@ def test_one_question_is_answered_by_a_model_of_its_own(priced: OpenAIServer) ->
     }
     assert len(done.json["passages"]) == 1
     assert models(priced.requests) == ["large"]
-    assert "Answered by openai:large; 1 of" in ragindex(*asked, "--reader-passages", 1).out
+    assert "Answered by openai:large; 1 of" in ragindex(*arguments, "--reader-passages", 1).out
     assert len(priced.requests) == 1  # the answer was kept
 
 
 def test_another_model_judges(priced: OpenAIServer) -> None:
     priced.write = lambda body: json.dumps({"relevant": "yes"}) if body["model"] == "large" else TRIPLES
-    asked = ("judge", "notes", "questions.txt", "--methods", "bm25(over=triples)", "--index", "w", "--depth", 1)
+    arguments = ("judge", "notes", "questions.txt", "--methods", "bm25(over=triples)", "--index", "w", "--depth", 1)
     models_of = ("--llm", "openai:small", "--judge-llm", "openai:large")
-    dry = ragindex(*asked, *models_of, "--dry-run", "--json", "-")
+    dry = ragindex(*arguments, *models_of, "--dry-run", "--json", "-")
     rows = dry.json["estimate"]["tasks"]
     prices = {row["task"]: row["money"] / (row["input_tokens"] + row["output_tokens"]) * 1e6 for row in rows}
     assert prices == pytest.approx({"extract": 1.0, "judge": 100.0})
-    done = ragindex(*asked, *models_of, "--yes", "--json", "-")
+    done = ragindex(*arguments, *models_of, "--yes", "--json", "-")
     assert done.code == 0, done.err
     assert done.json["model"] == "openai:large"
     assert json.loads(Path("judged/model/model.json").read_text()) == {"model": "openai:large", "whole": True}
     judging = [request for request in priced.requests if "relevant" in last_message(request.body)]
     assert models(priced.requests) == ["large", "small"]
     assert {request.body["model"] for request in judging} <= {"large"}
-    refused = failed(2, *asked, "--llm", "openai:small", "--judge-llm", "offline")
+    refused = failed(2, *arguments, "--llm", "openai:small", "--judge-llm", "offline")
     assert refused == (
         "The pool was judged by openai:large, and --judge-llm is offline. Give --judge-llm openai:large, or another "
         "--out."

@@ -173,8 +173,8 @@ def test_crash_while_results_are_written(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_document_that_changes_while_comparison_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     run = compare.run_study
 
-    def change_after(*arguments: Any) -> Any:
-        study = run(*arguments)
+    def change_after(*arguments: Any, **options: Any) -> Any:
+        study = run(*arguments, **options)
         write(Path("notes"), {"quill.txt": "Nether Quill is a town made of wool."})
         return study
 

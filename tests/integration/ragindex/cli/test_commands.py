@@ -54,8 +54,8 @@ def test_question_of_unknown_words(built: Path) -> None:
 
 def test_an_index_without_methods_names_the_command_that_builds_one() -> None:
     Index.open(Path("bare"), create=True).close()
-    said = "No part is built. Run: ragindex index --index bare --methods hybrid"
-    assert said in ragindex("parts", "--index", "bare").out
+    message = "No part is built. Run: ragindex index --index bare --methods hybrid"
+    assert message in ragindex("parts", "--index", "bare").out
 
 
 def test_a_full_vocabulary_and_what_no_new_fit_mends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -66,25 +66,27 @@ def test_a_full_vocabulary_and_what_no_new_fit_mends(monkeypatch: pytest.MonkeyP
     assert full not in ragindex("index", "notes", "--index", "w", "--methods", "dense").out, "it was fitted before"
     assert full not in ragindex("index", "notes", "--index", "words", "--methods", "bm25").out
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
-    said = "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
-    said += "digits: ragindex index --index w --refit, or search with bm25."
+    message = (
+        "Its vocabulary is full, so a new fit leaves the words of the fewest passages out again, first those with "
+    )
+    message += "digits: ragindex index --index w --refit, or search with bm25."
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
-    assert said in ragindex("add", "notes/kelp.md", "--index", "w").err
-    assert said in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
+    assert message in ragindex("add", "notes/kelp.md", "--index", "w").err
+    assert message in ragindex("search", "kelp otters", "--index", "w", "--method", "dense").err
 
 
 def test_an_added_document_of_words_that_the_encoder_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said, with a command that mends it for all that is built, and not said where nothing is to be mended."""
+    """A warning has the command that repairs all that is built; where all is well, there is none."""
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
     ragindex("index", "notes", "--index", "w", "--methods", "dense,hipporag(mode=facts),bm25")
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
     added = ragindex("add", "notes/kelp.md", "--index", "w")
-    said = "The encoder lsa, which was fitted before, does not know {} of 1 document ({}): methods with vectors"
-    assert said.format("6 words", "kelp, giant, forests, shelter, otters, …") in added.err
+    message = "The encoder lsa, which was fitted before, does not know {} of 1 document ({}): methods with vectors"
+    assert message.format("6 words", "kelp, giant, forests, shelter, otters, …") in added.err
     done = ragindex("search", "kelp", "--index", "w", "--method", "dense")
     assert done.out == "No results with dense (encoder lsa).\n"
     unknown = "The encoder lsa does not know {}, which passages contain: vectors rank by the other words"
@@ -93,18 +95,18 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(
     assert (len(partly.out.splitlines()) > 1, unknown.format("kelp, otters") in partly.err) == (True, True)
     assert "ragindex index --index w --refit" in partly.err
     assert ragindex("search", "kelp otters of slate", "--index", "w", "--method", "bm25").err == ""
-    asked = ragindex("ask", "Where do kelp otters live?", "--index", "w", "--method", "dense")
-    assert unknown.format("kelp, otters") in asked.err
+    answered = ragindex("ask", "Where do kelp otters live?", "--index", "w", "--method", "dense")
+    assert unknown.format("kelp, otters") in answered.err
     command = "ragindex index --index w --refit"
     assert added.err.endswith(f"run: {command}\n")
     assert ragindex(*command.split()[1:], "--methods", "dense").code == 0
     for method in ("dense", "hipporag(mode=facts)", "bm25"):
-        found = ragindex("search", "kelp", "--index", "w", "--method", method, "-k", "1", "--json", "-").json
-        assert [hit["id"] for hit in found["hits"]] == ["kelp.md#0"]
+        report = ragindex("search", "kelp", "--index", "w", "--method", method, "-k", "1", "--json", "-").json
+        assert [hit["id"] for hit in report["hits"]] == ["kelp.md#0"]
     ragindex("index", "notes", "--index", "v", "--methods", "dense")
     assert ragindex("add", "notes/kelp.md", "--index", "v").err == ""  # nothing changed
     (tmp_path / "notes" / "kelp.md").write_text("# Kelp\n\nGiant kelp forests shelter urchins.")
-    assert said.format("1 word", "urchins") in ragindex("add", "notes/kelp.md", "--index", "v").err
+    assert message.format("1 word", "urchins") in ragindex("add", "notes/kelp.md", "--index", "v").err
     known = " ".join(path.read_text() for path in (tmp_path / "notes").rglob("*.md"))
     (tmp_path / "notes" / "kelp.md").write_text(f"{known} urchins")
     assert ragindex("add", "notes/kelp.md", "--index", "v").err == ""  # one word is less than a tenth of them
@@ -112,23 +114,23 @@ def test_an_added_document_of_words_that_the_encoder_does_not_know(
     (tmp_path / "notes" / "moss.md").write_text("# Moss\n\nSphagnum bogs acidify peatland.")
     assert ragindex("add", "notes/moss.md", "--index", "lexical").err == ""  # no vectors are built
     again = ragindex("index", "notes", "--index", "v")  # the other command that adds
-    assert said.format("5 words", "moss, sphagnum, bogs, acidify, peatland") in again.out
+    assert message.format("5 words", "moss, sphagnum, bogs, acidify, peatland") in again.out
 
 
 def test_no_new_fit_is_advised_where_it_would_learn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Words of which only other forms stand in the passages, or that stand in none, although the encoder is new."""
     Path("notes/kelp.md").write_text("# Kelp\n\nGiant kelp forests shelter otters.")
     ragindex("index", "notes", "--index", "w", "--methods", "dense")
-    asked = ("--index", "w", "--method", "dense")
-    output = ragindex("search", "forested sheltering", *asked).err
+    arguments = ("--index", "w", "--method", "dense")
+    output = ragindex("search", "forested sheltering", *arguments).err
     assert "The encoder lsa does not know forested, sheltering, which passages contain in other forms: " in output
-    nowhere = ragindex("search", "zyxomat", *asked).err
+    nowhere = ragindex("search", "zyxomat", *arguments).err
     assert "No word of the question is known to the encoder lsa" in nowhere
     assert "--refit" not in output + nowhere
     monkeypatch.setattr(  # known words without a vector, as a fit of an earlier version may have them
         lsa.LsaEncoder, "encode_documents", lambda self, texts: np.zeros((len(texts), self.dimensions), np.float32)
     )
-    printed = ragindex("search", "giant kelp", *asked).err
+    printed = ragindex("search", "giant kelp", *arguments).err
     assert "The encoder lsa knows giant, kelp, but its vector of the question is empty, so nothing" in printed
     assert "ragindex index --index w --refit" in printed
     assert "No word of the question" not in printed
@@ -136,31 +138,31 @@ def test_no_new_fit_is_advised_where_it_would_learn_nothing(monkeypatch: pytest.
 
 def test_an_index_whose_documents_change_says_so(tmp_path: Path) -> None:
     write(tmp_path / "notes", {"logs/day.log": "started\nstopped"})
-    asked = ("notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--index", "w")
-    said = "warning: the documents of w were others until now: 1 document added (logs/day.log)"
-    assert said not in ragindex("compare", *asked, "--exclude", "*.log").err
-    assert said not in ragindex("recommend", *asked, "--exclude", "*.log").err
-    assert said not in ragindex("recommend", *asked).err  # the index reads the folder as it did before
-    assert said in ragindex("recommend", *asked, "--include", "*").err
-    assert said not in ragindex("compare", *asked).err
-    left = ragindex("compare", *asked, "--exclude", "*.log").err.splitlines()
+    arguments = ("notes", "--questions", "questions.csv", "--methods", "bm25,dense", "--index", "w")
+    message = "warning: the documents of w were others until now: 1 document added (logs/day.log)"
+    assert message not in ragindex("compare", *arguments, "--exclude", "*.log").err
+    assert message not in ragindex("recommend", *arguments, "--exclude", "*.log").err
+    assert message not in ragindex("recommend", *arguments).err  # the index reads the folder as it did before
+    assert message in ragindex("recommend", *arguments, "--include", "*").err
+    assert message not in ragindex("compare", *arguments).err
+    left = ragindex("compare", *arguments, "--exclude", "*.log").err.splitlines()
     assert left[0].startswith("warning: 1 document leaves w, as this command does not read them: logs/day.log. Retriev")
     assert left[1].startswith("warning: the documents of w were others until now: 1 document removed (logs/day.log)")
-    kept = "held results of 2 questions, 2 methods and 5 documents, which are now in ragindex-results/notes.1"
-    assert any(line.endswith(kept) for line in left)
+    moved = "held results of 2 questions, 2 methods and 5 documents, which are now in ragindex-results/notes.1"
+    assert any(line.endswith(moved) for line in left)
 
 
 def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # as where what was paid for keeps its fit
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "dense", "--index", "w")
-    said = "the encoder lsa was fitted to 4 passages, and the index has 5: a new index would give other vectors."
-    assert said not in " ".join(ragindex(*asked).out.split())
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "dense", "--index", "w")
+    message = "the encoder lsa was fitted to 4 passages, and the index has 5: a new index would give other vectors."
+    assert message not in " ".join(ragindex(*arguments).out.split())
     write(tmp_path / "notes", {"kelp.md": "# Kelp\n\nGiant kelp forests shelter otters off Monterey."})
-    compared = " ".join(ragindex(*asked).out.split())
-    assert said in compared
+    compared = " ".join(ragindex(*arguments).out.split())
+    assert message in compared
     assert re.search(r"It does not know \d\d.\d% of the words of the passages and [\d.]+% of those of the q", compared)
-    lexical = [one.replace("dense", "bm25") for one in asked]
+    lexical = [argument.replace("dense", "bm25") for argument in arguments]
     assert "was fitted to" not in ragindex(*lexical).out  # it has no vectors
     tree = registry.part("summary_tree")
     with Index.open("w", create=True) as workspace:
@@ -169,7 +171,7 @@ def test_figures_of_an_older_fit_say_so(tmp_path: Path, monkeypatch: pytest.Monk
     refitted = ragindex("index", "--refit", "--index", "w", "--methods", "dense").out
     assert re.search(r"lsa was fitted again in [\d.]+ s, and built again: (vectors|summary_tree) [\d.]+ s, ", refitted)
     assert "Not built again, as no method is complete with it: name_vectors" in refitted
-    assert "was fitted to" not in ragindex(*asked).out
+    assert "was fitted to" not in ragindex(*arguments).out
 
 
 def test_gold_that_was_left_out_says_why(tmp_path: Path) -> None:
@@ -193,20 +195,20 @@ def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_
 
 def test_results_of_other_questions_are_kept() -> None:
     first = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w")
-    said = "held results of 2 questions, 1 method and 4 documents, which are now in ragindex-results/notes.1"
-    assert said not in ragindex(*first).err
-    assert said not in ragindex(*first, "--fresh").err
+    message = "held results of 2 questions, 1 method and 4 documents, which are now in ragindex-results/notes.1"
+    assert message not in ragindex(*first).err
+    assert message not in ragindex(*first, "--fresh").err
     results = Path("ragindex-results/notes/comparison.json").read_bytes()
     Path("more.csv").write_text("question,answer,documents\nWhich river is short?,,rivers/orla.md\n")
     other = ragindex("compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
-    assert said not in " ".join(other.err.split())
+    assert message not in " ".join(other.err.split())
     assert "ragindex-results/notes-more/report.html" in other.out
     assert Path("ragindex-results/notes/comparison.json").read_bytes() == results
-    asked = Path("questions.csv").read_bytes()
+    questions = Path("questions.csv").read_bytes()
     Path("questions.csv").write_bytes(Path("more.csv").read_bytes())
-    assert said in " ".join(ragindex(*first).err.split())
+    assert message in " ".join(ragindex(*first).err.split())
     assert Path("ragindex-results/notes.1/comparison.json").read_bytes() == results
-    Path("questions.csv").write_bytes(asked + Path("more.csv").read_bytes().splitlines(keepends=True)[1])
+    Path("questions.csv").write_bytes(questions + Path("more.csv").read_bytes().splitlines(keepends=True)[1])
     assert "are now in" not in ragindex(*first).err  # the one question before is among these
 
 
@@ -223,12 +225,12 @@ def test_results_of_methods_that_are_not_compared_again_are_kept(tmp_path: Path,
     failed = ragindex(*given, "bm25", "--fail-below", "bm25:R@5=1.0", "--limit", "1", "--seed", "1", "--fresh")
     assert "are now in" in failed.err
     replaced = " ".join(failed.err.split())
-    kept = folder.resolve().with_name(f"{folder.resolve().name}.1")
-    assert f"which are now in {kept if out == ('--out', '.') else kept.relative_to(tmp_path)}" in replaced
-    assert {path.relative_to(kept): path.read_bytes() for path in kept.glob("*.json*")} == larger
+    earlier = folder.resolve().with_name(f"{folder.resolve().name}.1")
+    assert f"which are now in {earlier if out == ('--out', '.') else earlier.relative_to(tmp_path)}" in replaced
+    assert {path.relative_to(earlier): path.read_bytes() for path in earlier.glob("*.json*")} == larger
     assert sorted(path.name for path in runs.iterdir()) == [mine, "bm25.trec"]
-    assert len(list((kept / "runs").iterdir())) == 3
-    shown = ragindex("results", kept)
+    assert len(list((earlier / "runs").iterdir())) == 3
+    shown = ragindex("results", earlier)
     assert shown.code == 0, shown.err
     assert "hybrid" in shown.out
 
@@ -240,8 +242,8 @@ def test_a_study_of_several_comparisons_is_kept() -> None:
     lost = "held results of 2 comparisons, one of 2 questions, 2 methods and 4 documents"
     single = " ".join(ragindex(*given, "bm25").err.split())
     assert f"{lost}, which are now in ragindex-results/notes.1" in single
-    kept = sorted(path.parent.name for path in Path("ragindex-results/notes.1").glob("*/comparison.json"))
-    assert kept == ["01-notes", "02-notes"]
+    folders = sorted(path.parent.name for path in Path("ragindex-results/notes.1").glob("*/comparison.json"))
+    assert folders == ["01-notes", "02-notes"]
 
 
 def test_help_of_commands() -> None:
@@ -262,7 +264,7 @@ def test_help_of_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["serch"], "No such command 'serch'. Did you mean 'search', 'serve'?"),
         (["compare", "notes", "--colour", "red"], "No such option: --colour"),
@@ -273,10 +275,10 @@ def test_help_of_commands() -> None:
         (["remove", "--index", "w"], "Missing argument"),
     ],
 )
-def test_wrong_usage(arguments: list[str], said: str) -> None:
+def test_wrong_usage(arguments: list[str], message: str) -> None:
     done = ragindex(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    assert message in done.err
     assert "--help" in done.err
 
 
@@ -483,8 +485,8 @@ def test_edits_and_renames_need_no_consent(gone: int, tmp_path: Path) -> None:
 
 
 def test_index_tells_what_its_parts_have_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ragindex("index", "notes", "--index", "w", "--methods", "bm25(over=triples)", "--json", "-")
-    assert made.json["notes"] == ["extractions: 4 passages were read by rules, not by a language model."]
+    result = ragindex("index", "notes", "--index", "w", "--methods", "bm25(over=triples)", "--json", "-")
+    assert result.json["notes"] == ["extractions: 4 passages were read by rules, not by a language model."]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     nobody = 'openai(model=x, base_url="http://127.0.0.1:9", retries=0)'
     refused = ragindex("index", "notes", "--index", "v", "--methods", "bm25(over=triples)", "--llm", nobody)
@@ -498,8 +500,8 @@ def test_the_chunking_of_an_index_is_given_and_changed(desk: Path) -> None:
     assert ragindex(*chunked, "passages(by=sections)").json["passages"] == 2
     assert ragindex(*chunked[:-1]).json["passages"] == 2
     assert ragindex(*chunked, "passages(size=3)").json["passages"] == 4
-    found = ragindex("search", "turns", "--index", "w", "--method", "bm25", "-k", "1", "--json", "-").json
-    assert [hit["id"] for hit in found["hits"]] == ["pier.md#3"]
+    report = ragindex("search", "turns", "--index", "w", "--method", "bm25", "-k", "1", "--json", "-").json
+    assert [hit["id"] for hit in report["hits"]] == ["pier.md#3"]
     for wrong in ("passages", "bm25", "sentences"):
         refused = ragindex(*chunked, wrong)
         assert (refused.code, refused.out) == (2, "")
@@ -544,7 +546,7 @@ def test_search_as_json(built: Path) -> None:
 
 def test_filters(built: Path) -> None:
     def ids(*filters: str) -> list[str]:
-        flags = [part for one in filters for part in ("--filter", one)]
+        flags = [part for where in filters for part in ("--filter", where)]
         done = ragindex("search", "river slate", "--index", built, "--method", "bm25", *flags, "--json", "-")
         assert done.err == ""
         return sorted(hit["id"] for hit in done.json["hits"])
@@ -576,8 +578,8 @@ def test_add_and_remove() -> None:
         **{"added": 0, "changed": 0, "unchanged": 1, "reread": 0, "skipped": []},
         "spent": NOTHING_SPENT,
     }
-    asked = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
-    assert [hit["id"] for hit in ragindex(*asked).json["hits"]] == ["new/mill.txt#0"]
+    arguments = ("search", "mill", "--index", "w", "--method", "bm25", "--json", "-")
+    assert [hit["id"] for hit in ragindex(*arguments).json["hits"]] == ["new/mill.txt#0"]
     assert failed(2, "remove", "new/mill.txt", "hil.md", "--index", "w") == (
         "The index w has no document 'hil.md'. Nothing was removed. Near it is 'hill.md'."
     )
@@ -588,7 +590,7 @@ def test_add_and_remove() -> None:
         "The id of that file is 'rivers/orla.md'."
     )
     assert ragindex("remove", "new/mill.txt", "--index", "w", "--json", "-").json["removed"] == 1
-    assert ragindex(*asked).json["hits"] == []
+    assert ragindex(*arguments).json["hits"] == []
 
 
 def test_a_command_waits_for_another_writer_if_it_is_told_to() -> None:
@@ -616,8 +618,8 @@ def test_a_file_of_a_remembered_folder_replaces_its_document() -> None:
     ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     write(Path("notes"), {"rivers/orla.md": "# Orla\n\nThe Orla has twelve gorges."})
     assert ragindex("add", "notes/rivers/orla.md", "--index", "w").out == "1 document changed (rivers/orla.md)\n"
-    asked = ("search", "gorges", "--index", "w", "--method", "bm25", "--json", "-")
-    assert [(hit["id"], hit["text"][-14:]) for hit in ragindex(*asked).json["hits"]] == [
+    arguments = ("search", "gorges", "--index", "w", "--method", "bm25", "--json", "-")
+    assert [(hit["id"], hit["text"][-14:]) for hit in ragindex(*arguments).json["hits"]] == [
         ("rivers/orla.md#0", "twelve gorges.")
     ]
 
@@ -778,7 +780,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["elsewhere"], 3, "elsewhere: expected a file or a folder; found no such path."),
         (["nots"], 3, "nots: expected a file or a folder; found no such path (near it is 'notes')."),
@@ -815,7 +817,7 @@ def test_the_table_is_plain_where_the_output_is_no_terminal() -> None:
         (["notes", "--config", "none.yaml"], 3, "none.yaml: expected a YAML file; found No such file"),
     ],
 )
-def test_what_compare_refuses(arguments: list[str], code: int, said: str) -> None:
+def test_what_compare_refuses(arguments: list[str], code: int, message: str) -> None:
     Path("empty").mkdir()
     write(
         Path(),
@@ -826,7 +828,7 @@ def test_what_compare_refuses(arguments: list[str], code: int, said: str) -> Non
         },
     )
     questions = [] if "--questions" in arguments or arguments == ["notes"] else ["--questions", "questions.csv"]
-    assert failed(code, "compare", *arguments, *questions).startswith(said)
+    assert failed(code, "compare", *arguments, *questions).startswith(message)
     assert not Path("ragindex-results").exists()
 
 
@@ -855,13 +857,13 @@ def test_skipping_what_is_bad() -> None:
     skipped = "notes/empty.txt: expected a file with text in it; found none."
     assert failed(3, "index", "notes", "--index", "w", "--strict") == skipped
     arguments = ("index", "notes", "--index", "w", "--methods", "bm25", "--json", "-")
-    done, asked = ragindex(*arguments), ragindex(*arguments, "--skip-bad")
-    assert (done.code, asked.code) == (11, 0)
-    assert done.json["documents"] == asked.json["documents"] == 4
+    done, skipping = ragindex(*arguments), ragindex(*arguments, "--skip-bad")
+    assert (done.code, skipping.code) == (11, 0)
+    assert done.json["documents"] == skipping.json["documents"] == 4
     assert done.json["skipped"] == [skipped]
-    assert asked.err.splitlines() == ["ignored: 1 picture (picture.png)", f"skipped: {skipped}"]
+    assert skipping.err.splitlines() == ["ignored: 1 picture (picture.png)", f"skipped: {skipped}"]
     assert done.err.splitlines() == [
-        *asked.err.splitlines(),
+        *skipping.err.splitlines(),
         "error: 1 file that cannot be read was left out, as listed above; everything else is done. Repair or remove "
         "them and run the command again, leave them out with --skip-bad, or stop at the first one with --strict.",
     ]
@@ -871,8 +873,8 @@ def test_a_guessed_encoding_is_told(desk: Path) -> None:
     (desk / "notes" / "cafe.txt").write_bytes("Le café était très bon, près de la plage.".encode("cp1252"))
     done = ragindex("index", "notes", "--index", "w", "--methods", "bm25")
     assert (done.code, done.err) == (0, "read as cp1252: 1 (cafe.txt)\n")
-    asked = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
-    assert "read as cp1252: 1 (cafe.txt)" in ragindex(*asked).json["details"]
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
+    assert "read as cp1252: 1 (cafe.txt)" in ragindex(*arguments).json["details"]
     assert ragindex("search", "plage", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == (
         "Le café était très bon, près de la plage."
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ragindex
-from damaged import DOCUMENTS, HARMS, QUESTION, Answers, Kept, Tried, tried
+from damaged import DOCUMENTS, HARMS, QUESTION, Answers, Attempt, PristineIndex, tried
 from made_extractions import openie
 
 from ragindex._util import durable_files
@@ -23,38 +23,38 @@ from ragindex.stores.lancedb.store import LanceStore
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return Kept(tmp_path_factory.mktemp("damaged"), ("bm25(over=triples)", "dense"))
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
+    return PristineIndex(tmp_path_factory.mktemp("damaged"), ("bm25(over=triples)", "dense"))
 
 
 @pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def rich(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
     """With files of parts."""
-    return Kept(tmp_path_factory.mktemp("rich"), ("colbert", "hipporag(mode=facts)"))
+    return PristineIndex(tmp_path_factory.mktemp("rich"), ("colbert", "hipporag(mode=facts)"))
 
 
 # ---------------------------------------------------------------- files of ours
 
 
 @pytest.mark.parametrize(
-    ("built", "file"), [("kept", "encoders/*/idf.npy"), ("rich", "parts/phrase_graph-*/*/hashes.json")]
+    ("built", "file"), [("pristine", "encoders/*/idf.npy"), ("rich", "parts/phrase_graph-*/*/hashes.json")]
 )
 def test_command_told_to_a_reader_helps(built: str, file: str, request: pytest.FixtureRequest) -> None:
-    index_copy: Kept = request.getfixturevalue(built)
+    index_copy: PristineIndex = request.getfixturevalue(built)
     (path,) = index_copy.files(file)
     folder = index_copy.fresh()
     HARMS["cut short"](folder / path)
     failure = tried(index_copy.read, folder).error
     assert isinstance(failure, DamagedError)
     index_copy.follow(failure)
-    assert tried(index_copy.read, folder) == Tried(index_copy.before, None, [])
+    assert tried(index_copy.read, folder) == Attempt(index_copy.before, None, [])
 
 
 @pytest.mark.parametrize(
     ("name", "harm"),
     [("workspace.json", "removed"), ("workspace.json", "cut short"), ("workspace.copy.json", "removed")],
 )
-def test_manifest_has_a_copy(name: str, harm: str, pristine: Kept) -> None:
+def test_manifest_has_a_copy(name: str, harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     HARMS[harm](folder / name)
     first = tried(pristine.read, folder)
@@ -63,11 +63,11 @@ def test_manifest_has_a_copy(name: str, harm: str, pristine: Kept) -> None:
     assert bool(first.warnings) == (name == "workspace.json")
     assert ragindex("repair", "--index", folder).code == 0
     assert (folder / name).read_bytes() == (pristine.untouched / "workspace.json").read_bytes()
-    assert tried(pristine.read, folder) == Tried(pristine.before, None, [])
+    assert tried(pristine.read, folder) == Attempt(pristine.before, None, [])
 
 
 @pytest.mark.parametrize("harm", ["emptied", "cut short", "flipped"])
-def test_no_whole_manifest(harm: str, pristine: Kept) -> None:
+def test_no_whole_manifest(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     for name in ("workspace.json", "workspace.copy.json"):
         HARMS[harm](folder / name)
@@ -82,11 +82,11 @@ def test_no_whole_manifest(harm: str, pristine: Kept) -> None:
 
 
 @pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_damaged_import_is_asked_for(harm: str, pristine: Kept) -> None:
+def test_damaged_import_is_asked_for(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     (path,) = pristine.files("imports/*")
     HARMS[harm](folder / path)
-    assert tried(pristine.synced, folder) == Tried(pristine.before, None, [])  # nothing is to be read from it
+    assert tried(pristine.synced, folder) == Attempt(pristine.before, None, [])  # nothing is to be read from it
     failure = tried(pristine.added, folder).error
     assert isinstance(failure, DamagedError)
     assert path.name in str(failure)
@@ -94,7 +94,7 @@ def test_damaged_import_is_asked_for(harm: str, pristine: Kept) -> None:
     failed = ragindex("repair", "--index", folder)
     assert (failed.code, path.name in failed.err) == (5, True)
     pristine.follow(failure)
-    assert tried(pristine.synced, folder) == Tried(pristine.after, None, [])
+    assert tried(pristine.synced, folder) == Attempt(pristine.after, None, [])
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -109,7 +109,7 @@ def test_importing_again_replaces_a_damaged_copy(harm: str, tmp_path: Path) -> N
     assert require_import(tmp_path, name, "").read_bytes() == file.read_bytes()
 
 
-def test_damaged_fit_of_a_smaller_corpus(pristine: Kept) -> None:
+def test_damaged_fit_of_a_smaller_corpus(pristine: PristineIndex) -> None:
     """The corpus has grown since the fit, by too little for another: nothing can make the same one again."""
     folder = pristine.fresh()
     pristine.added(folder)
@@ -122,14 +122,14 @@ def test_damaged_fit_of_a_smaller_corpus(pristine: Kept) -> None:
     assert (len(fits), path.parent.name in fits) == (1, False)  # nobody reads the one that was damaged
     assert attempt.answers is not None
     assert attempt.answers[0] == pristine.after[0]  # it needs no fit
-    assert tried(pristine.synced, folder) == Tried(attempt.answers, None, [])
+    assert tried(pristine.synced, folder) == Attempt(attempt.answers, None, [])
 
 
 # ---------------------------------------------------------------- databases
 
 
 @pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_damaged_cache_of_vectors(harm: str, pristine: Kept) -> None:
+def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     HARMS[harm](folder / "caches" / "vectors.sqlite")
     attempt = tried(pristine.added, folder)
@@ -145,7 +145,7 @@ ANSWER = CachedResponse("x", "stop", "", "text", 1, 0, 1, False, None, 1.0, 2.0)
 
 
 @pytest.mark.parametrize("harm", ["cut short", "flipped"])
-def test_broken_cache_of_calls_is_moved_away(harm: str, pristine: Kept) -> None:
+def test_broken_cache_of_calls_is_moved_away(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     path = folder / "calls.sqlite"
     SQLiteCache(path).put("0" * 64, CALL, ANSWER)
@@ -167,7 +167,7 @@ def test_broken_cache_of_calls_is_moved_away(harm: str, pristine: Kept) -> None:
 
 
 @pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_mapped_vectors_are_made_again(harm: str, pristine: Kept) -> None:
+def test_mapped_vectors_are_made_again(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
 
     def mapped(of: Path) -> Answers:
@@ -184,14 +184,14 @@ def test_mapped_vectors_are_made_again(harm: str, pristine: Kept) -> None:
     attempt = tried(mapped, folder)
     assert attempt.answers == first.answers
     assert len(attempt.warnings) == (0 if harm == "removed" else len(files))
-    assert tried(mapped, folder) == Tried(first.answers, None, [])
+    assert tried(mapped, folder) == Attempt(first.answers, None, [])
 
 
 # ---------------------------------------------------------------- files of the store
 
 
 @pytest.mark.parametrize("kind", ["records", "coverage"])
-def test_changed_byte_of_a_part_is_found(kind: str, pristine: Kept) -> None:
+def test_changed_byte_of_a_part_is_found(kind: str, pristine: PristineIndex) -> None:
     """LanceDB reads most changed bytes without an error."""
     folder = pristine.fresh()
     paths = [folder / path for path in pristine.files(f"store/*.{kind}.lance/data/*.lance")]
@@ -203,12 +203,12 @@ def test_changed_byte_of_a_part_is_found(kind: str, pristine: Kept) -> None:
     assert {row["detail"].partition(". Run:")[0] for row in damaged if row["state"] == "damaged"} == sentences
     part = ragindex("repair", "--index", folder, "--json", "-").json["damaged"]
     assert {sentence.partition(": ")[2] for sentence in part} == sentences
-    assert tried(pristine.synced, folder) == Tried(pristine.before, None, [])
+    assert tried(pristine.synced, folder) == Attempt(pristine.before, None, [])
     states = [row["state"] for row in ragindex("doctor", "--index", folder, "--json", "-").json]
     assert states == ["ok", "ok"]  # of the index and the fit
 
 
-def test_hashes_of_files_that_were_removed_or_are_new(pristine: Kept) -> None:
+def test_hashes_of_files_that_were_removed_or_are_new(pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     pristine.added(folder)
     with Index.open(folder, create=True) as workspace:
@@ -225,7 +225,7 @@ def test_hashes_of_files_that_were_removed_or_are_new(pristine: Kept) -> None:
 # ---------------------------------------------------------------- pieces
 
 
-def test_repair_of_a_whole_index(pristine: Kept) -> None:
+def test_repair_of_a_whole_index(pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     assert ragindex("repair", "--index", folder).out == "No damaged files.\n"
     repaired = ragindex("repair", "--index", folder, "--json", "-").json
@@ -233,7 +233,7 @@ def test_repair_of_a_whole_index(pristine: Kept) -> None:
     assert pristine.read(folder) == pristine.before
 
 
-def test_token_vectors_of_other_segments_are_not_encoded_again(rich: Kept) -> None:
+def test_token_vectors_of_other_segments_are_not_encoded_again(rich: PristineIndex) -> None:
     folder = rich.fresh()
     rich.added(folder)
     (part,) = (folder / "parts").glob("token_vectors-*")
@@ -249,7 +249,7 @@ def test_token_vectors_of_other_segments_are_not_encoded_again(rich: Kept) -> No
 # ---------------------------------------------------------------- what is no damage, and what may hold something yet
 
 
-def test_trouble_without_damage_removes_nothing(pristine: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_without_damage_removes_nothing(pristine: PristineIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not answer, a disk that cannot be read today: the command stops, and all stays."""
     folder = pristine.fresh()
 
@@ -264,7 +264,7 @@ def test_trouble_without_damage_removes_nothing(pristine: Kept, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("harm", ["no database", "emptied"])
-def test_broken_cache_of_calls_keeps_its_log(harm: str, pristine: Kept) -> None:
+def test_broken_cache_of_calls_keeps_its_log(harm: str, pristine: PristineIndex) -> None:
     """The newest answers that were paid are in the write-ahead log, not in the file."""
     folder = pristine.fresh()
     path = folder / "calls.sqlite"
@@ -296,7 +296,7 @@ def _with_a_log(path: Path) -> Path:
     return path
 
 
-def test_part_of_a_missing_plugin_stays(pristine: Kept) -> None:
+def test_part_of_a_missing_plugin_stays(pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     with Index.open(folder, create=True) as workspace:
         record = next(iter(workspace.manifest.parts.values()))

@@ -87,7 +87,7 @@ def test_leftovers_of_a_dead_sync_are_removed(tmp_path: Path, monkeypatch: pytes
     assert workspace.open_part(PhraseGraph()).graph.phrases.to_pylist() == ["aabc", "abc", "xyz"]
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot take room on the disk ahead")
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot reserve space on the disk")
 def test_full_disk_is_found_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -69,7 +69,7 @@ def test_the_last_passage_is_cut_after_a_sentence() -> None:
         "The lighthouse of Lindau was built in 1856.",
     ]
     assert seen.tokens == 24
-    assert build_context(HITS, (), 23).passages == build_context(HITS[:1], (), 23).passages  # no room for a sentence
+    assert build_context(HITS, (), 23).passages == build_context(HITS[:1], (), 23).passages  # a sentence does not fit
 
 
 def test_the_first_passage_is_cut_after_a_word() -> None:

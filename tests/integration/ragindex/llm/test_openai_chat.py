@@ -486,7 +486,7 @@ def test_half_a_list_is_never_a_whole_one(server: OpenAIServer, finish: str) -> 
     server.write = lambda body: complete
     inputs = {"title": "Sarn", "text": "The Sarn ends in the Grey Sea.", "numbers_as_entities": False}
     server.faults.append(chat(content=half, finish_reason=finish))
-    server.faults.append(chat(content=half))  # asked with more room, and cut again by a server that says `stop`
+    server.faults.append(chat(content=half))  # asked with a higher limit, and cut again by a server that says `stop`
     with pytest.raises(LLMError, match="extract: small gave no usable answer: it ends within a list") as caught:
         opened(server).run(EXTRACT, inputs)
     assert caught.value.kind == "truncated"

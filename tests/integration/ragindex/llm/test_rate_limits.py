@@ -1,4 +1,4 @@
-"""Waiting: for room in a minute, for servers that ask for it, for those that failed; and money set aside."""
+"""Waiting: for the limit of a minute, for servers that ask for it, for those that failed; and money set aside."""
 
 import contextlib
 import threading

@@ -89,11 +89,11 @@ def test_a_refusal_waits_for_no_body(server: RunningServer, path: str, key: str,
     with connect(server.url) as client:
         client.sendall(head(path, length, key))
         assert client.recv(100).startswith(b"HTTP/1.1 %d " % status)
-    assert (server.service.room.taken, server.service.documents_room.taken) == (0, 0)
+    assert (server.service.body_budget.taken, server.service.documents_budget.taken) == (0, 0)
 
 
 def test_bodies_are_bounded_together(server: RunningServer) -> None:
-    budget = server.service.documents_room
+    budget = server.service.documents_budget
     with connect(server.url) as slow, server.client(WRITE) as writer, server.client(READ) as reader:
         slow.sendall(head("/documents", 190_000, WRITE) + b"x" * 180_000)
         while budget.taken < 180_000:

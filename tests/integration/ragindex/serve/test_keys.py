@@ -1,4 +1,4 @@
-"""Keys: rights, collections, and filters that no request on any face escapes; Host and Origin."""
+"""Keys: rights, collections, and filters that no request of any API escapes; Host and Origin."""
 
 import json
 import re

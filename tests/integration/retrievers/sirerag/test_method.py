@@ -216,7 +216,7 @@ def test_what_can_stand_where() -> None:
 
 def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer, tmp_path: Path) -> None:
     """(E): two texts of different rings name X; the cluster of both is summarised beside those of the rings."""
-    assert write_sentences([("1",), ("2", "3"), ("9",)], Told()) == [  # type: ignore[arg-type]
+    assert write_sentences([("1",), ("2", "3"), ("9",)], StoredNodes()) == [  # type: ignore[arg-type]
         "This text is about ANN, BOB.",
         "This text is about BOB, ULM, EVE.",
         "",
@@ -255,7 +255,7 @@ class SignsEncoder(CompassEncoder):
         return vectors
 
 
-class Told:
+class StoredNodes:
     """Propositions of three passages, as a collection gives them."""
 
     def scan(self, fields: tuple[str, ...]) -> list[pa.RecordBatch]:

@@ -33,7 +33,7 @@ def test_whatever_was_timed_before_one_table_holds_one_run(history: list[tuple[s
             patch.setattr(latency, "environment", lambda machine=machine: {"processor": machine})
             timed = timings(opened, "".join(sorted(names)))
             if stops:
-                timed[-1].kept.unlink(missing_ok=True)  # as if it had died before this one was written
+                timed[-1].path.unlink(missing_ok=True)  # as if it had died before this one was written
             measured = latency.measure_latency(timed, QUERIES, 5, 0)
             assert len(runs(measured)) == 1
             assert all(times.latency.questions == 4 for times in measured)

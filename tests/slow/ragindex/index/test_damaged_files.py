@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from damaged import DOCUMENTS, HARMS, Kept, Tried, tried
+from damaged import DOCUMENTS, HARMS, Attempt, PristineIndex, tried
 
 from ragindex._util.durable_files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
@@ -17,8 +17,10 @@ from ragindex.plugins import registry
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    return Kept(tmp_path_factory.mktemp("damaged"), ("bm25", "dense", "colbert", "hipporag(mode=facts)", "gear.naive"))
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
+    return PristineIndex(
+        tmp_path_factory.mktemp("damaged"), ("bm25", "dense", "colbert", "hipporag(mode=facts)", "gear.naive")
+    )
 
 
 OPENED_BY = {
@@ -31,7 +33,7 @@ OPENED_BY = {
 """A method that reads the files of a folder."""
 
 
-def test_files_are_made_again(pristine: Kept) -> None:
+def test_files_are_made_again(pristine: PristineIndex) -> None:
     """The error of a damaged file names the command; a sync makes it again, says so, and answers as before.
 
     Every file is harmed, in one way after the other; where a folder has few, each in all ways.
@@ -48,7 +50,7 @@ def test_files_are_made_again(pristine: Kept) -> None:
             require_mended(pristine, folder, method, f"{path} {name}", path)
 
 
-def require_mended(pristine: Kept, folder: Path, method: str, case: str, path: Path) -> None:
+def require_mended(pristine: PristineIndex, folder: Path, method: str, case: str, path: Path) -> None:
     wanted = [pristine.before[pristine.methods.index(method)]]
     first = tried(lambda at: pristine.read(at, method), folder)
     second = tried(lambda at: pristine.synced(at, method), folder)
@@ -61,11 +63,11 @@ def require_mended(pristine: Kept, folder: Path, method: str, case: str, path: P
         case,
         second,
     )
-    assert tried(lambda at: pristine.read(at, method), folder) == Tried(wanted, None, []), case
+    assert tried(lambda at: pristine.read(at, method), folder) == Attempt(wanted, None, []), case
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_folder_of_parts_is_made_again(harm: str, pristine: Kept) -> None:
+def test_folder_of_parts_is_made_again(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     if harm == "removed":
         shutil.rmtree(folder / "parts")
@@ -74,11 +76,11 @@ def test_folder_of_parts_is_made_again(harm: str, pristine: Kept) -> None:
     second = tried(pristine.synced, folder)
     assert second.answers == pristine.before
     assert len(second.warnings) == 4
-    assert tried(pristine.added, folder) == Tried(pristine.after, None, [])
+    assert tried(pristine.added, folder) == Attempt(pristine.after, None, [])
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_damaged_cache_of_vectors(harm: str, pristine: Kept) -> None:
+def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
     HARMS[harm](folder / "caches" / "vectors.sqlite")
     attempt = tried(pristine.added, folder)
@@ -147,7 +149,7 @@ def test_no_flipped_byte_becomes_an_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", ["passages-*.records", "triples-*.records", "token_vectors-*.segments", "vectors-*.coverage"]
 )
-def test_collection_of_a_part_is_made_again(kind: str, harm: str, pristine: Kept) -> None:
+def test_collection_of_a_part_is_made_again(kind: str, harm: str, pristine: PristineIndex) -> None:
     """LanceDB's files have no hashes: what it fails over is named with the command that makes it again."""
     for pattern in ("data/*", "_versions/*.manifest"):
         files = list(pristine.files(f"store/{kind}.lance/{pattern}"))

@@ -103,7 +103,9 @@ def test_rows_of_json_and_of_python_are_the_same(tmp_path: Path) -> None:
     assert rows_of(read_figures(path)) == rows_of(read_figures(rows)) == [("", "Success@5", "bm25", 0.61, 300)]
 
 
-@pytest.mark.parametrize("study", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "study", sorted((ROOT / "eval/ragindex_eval/studies").glob("*-table-*.yaml")), ids=lambda path: path.stem
+)
 def test_studies_are_tables(study: Path) -> None:
     table = read_figures(study, "1000" if study.stem == "sirerag-table-2" else "2086")
     assert table.figures
@@ -112,7 +114,7 @@ def test_studies_are_tables(study: Path) -> None:
 
 def test_study_has_its_questions_and_decimals() -> None:
     """YAML reads 0.41 of a column of three decimals, which is 0.410."""
-    table = read_figures(ROOT / "studies" / "griever-table-1.yaml")
+    table = read_figures(ROOT / "eval/ragindex_eval/studies" / "griever-table-1.yaml")
     figure = next(figure for figure in table.figures if figure.method == "BM25" and figure.metric.name == "R@10")
     assert (figure.mean.questions, figure.baseline) == (500, "Composed")
     assert (figure.mean.low, figure.mean.high) == pytest.approx((0.4095, 0.4105))

@@ -521,8 +521,8 @@ def kinds_of(dataset: Dataset) -> list[str]:
 
 
 def test_so_many_questions_of_each_kind_are_drawn_by_the_seed() -> None:
-    whole = read_dataset("world:50:7")
-    counts = {kind: kinds_of(whole).count(kind) for kind in dict.fromkeys(kinds_of(whole))}
+    everything = read_dataset("world:50:7")
+    counts = {kind: kinds_of(everything).count(kind) for kind in dict.fromkeys(kinds_of(everything))}
     few, *_, many_more = sorted(counts, key=lambda kind: counts[kind])
     drawn = read_dataset("world:50:7", kinds={many_more: 3, few: 1}, seed=1)
     assert sorted(kinds_of(drawn)) == sorted([few, *[many_more] * 3])

@@ -71,5 +71,5 @@ def test_a_data_set_must_be_one_of_the_table() -> None:
     require_published_data(table(), "words")
     with pytest.raises(UsageError, match="A paper, Table 1 has no figures on 'sums'. Available: letters, words."):
         require_published_data(table(), "sums")
-    with pytest.raises(UsageError, match="Give one: --config studies/NAME.yaml"):
+    with pytest.raises(UsageError, match="Give the table: --config FILE. To run one that"):
         require_published_data(None, "words")

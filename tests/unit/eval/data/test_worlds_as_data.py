@@ -48,7 +48,7 @@ def test_parameters_that_cannot_be() -> None:
 
 def test_read() -> None:
     corpus = read("world:60:2")
-    assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("world-60-seed2", "world", True, 0)
+    assert (corpus.name, corpus.format, corpus.undivided, corpus.repeats) == ("world-60-seed2", "world", True, 0)
     assert corpus.documents == tuple(sorted(worlds.make_documents(60, 2), key=lambda document: document.id))
     with pytest.raises(UsageError, match="world:60 is generated and has no format. Omit --format. Got 'jsonl'"):
         read("world:60", format="jsonl")

@@ -40,7 +40,7 @@ def test_a_race_equals_a_plain_implementation(population: int | None, seed: int)
     races = run_races(values, order, RaceRules(0.05, 0.2, population, block=7))
     for race in range(3):
         plain = naive_race(values[race].tolist(), order.tolist(), 0.05, 0.2, population, 7)
-        assert (races.dropped[race].tolist(), races.accepted[race].tolist(), races.asked[race].tolist()) == plain
+        assert (races.dropped[race].tolist(), races.accepted[race].tolist(), races.answered[race].tolist()) == plain
 
 
 def test_what_comes_after_a_drop_is_not_looked_at() -> None:
@@ -50,7 +50,7 @@ def test_what_comes_after_a_drop_is_not_looked_at() -> None:
     rules = RaceRules(0.02, 0.05, None, block=10)
     races = run_races(values, np.array([2, 1, 0]), rules)
     assert races.dropped.tolist() == [[0, 20, 10]]
-    assert races.asked.tolist() == [[20, 20, 10]]
+    assert races.answered.tolist() == [[20, 20, 10]]
     values[0, 10:, 2] = 1.0
     assert run_races(values, np.array([2, 1, 0]), rules).dropped.tolist() == [[0, 20, 10]]
 
@@ -68,9 +68,9 @@ def test_a_race_of_one_question_is_decided_by_it() -> None:
     races = run_races(np.array([[[1.0, 1.0]], [[1.0, 0.0]]]), np.arange(2), RaceRules(0.05, 0.05, 1))
     assert races.accepted.tolist() == [[1, 1], [1, 0]]
     assert races.dropped.tolist() == [[0, 0], [0, 1]]
-    assert races.asked.tolist() == [[1, 1], [1, 1]]
+    assert races.answered.tolist() == [[1, 1], [1, 1]]
     assert races.ended.tolist() == [True, True]
-    assert {numbers.dtype for numbers in (races.accepted, races.dropped, races.asked)} == {np.dtype(np.int64)}
+    assert {numbers.dtype for numbers in (races.accepted, races.dropped, races.answered)} == {np.dtype(np.int64)}
 
 
 def test_of_these_questions_all_are_decided_when_all_are_asked() -> None:
@@ -118,21 +118,21 @@ def test_a_clear_winner_is_found_with_a_part_of_the_questions() -> None:
     races = run_races(values, np.arange(6), RaceRules(0.02, 0.05, None))
     assert races.ended.all()
     assert (races.accepted[:, 0] > 0).all()
-    assert races.asked.sum() / values.size < 0.25
+    assert races.answered.sum() / values.size < 0.25
 
 
 def test_one_that_left_is_asked_no_more_and_changes_nothing_that_was_said_before() -> None:
     values = correlated_scores((0.85, 0.8, 0.5, 0.5), 300, seed=7)
     rules = RaceRules(0.02, 0.05, None)
     races, without = (run_races(values, np.arange(4), rules, np.array(left)) for left in ((0, 0, 0, 0), (0, 50, 0, 0)))
-    assert (without.asked[:, 1] <= 50).all()
+    assert (without.answered[:, 1] <= 50).all()
     assert (without.dropped[:, 1] <= 50).all()
     early = (races.dropped > 0) & (races.dropped <= 50)
     assert early.any()
     assert (without.dropped[early] == races.dropped[early]).all()
     assert without.ended.mean() > races.ended.mean()  # the closest rival is gone
     only = run_races(values, np.arange(4), rules, np.array([0, 50, 50, 50]))
-    assert (only.asked[:, 0] <= 50).all()
+    assert (only.answered[:, 0] <= 50).all()
     assert only.ended.all()
 
 

@@ -84,7 +84,7 @@ def test_jsonl_keeps_ids_and_metadata(tmp_path: Path) -> None:
         ],
     )
     corpus = read(path)
-    assert (corpus.name, corpus.format, corpus.whole) == ("notes", "jsonl", True)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("notes", "jsonl", True)
     assert (corpus.repeats, corpus.skipped) == (0, ())
     assert corpus.documents == (
         Document("a", "T", "x", {"page": 3, "tags": ["u", "v"], "year": 1999.5}),
@@ -118,7 +118,7 @@ def test_beir_reads_the_corpus_alone(tmp_path: Path) -> None:
     assert read(tmp_path / "set").format == "jsonl"
     write(tmp_path / "set" / "queries.jsonl", [{"_id": "q1", "text": "Where?"}])
     corpus = read(tmp_path / "set")
-    assert (corpus.name, corpus.format, corpus.whole) == ("set", "beir", True)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("set", "beir", True)
     assert corpus.documents == (Document("d1", "T", "x", {}),)
 
 
@@ -136,7 +136,7 @@ def test_hipporag_folder_with_a_list(tmp_path: Path, given_file: str) -> None:
     )
     write(tmp_path / "pair" / "questions.json", [])
     corpus = read(tmp_path / "pair" / given_file)
-    assert (corpus.name, corpus.format, corpus.whole) == ("pair", "hipporag", True)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("pair", "hipporag", True)
     assert corpus.documents == (
         hashed("T", "x"),
         hashed("T", "y"),
@@ -164,7 +164,7 @@ def test_musique_is_the_union_of_paragraphs(tmp_path: Path, suffix: str) -> None
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 def test_contexts_of_hotpotqa_and_2wiki(tmp_path: Path, extra: dict[str, Any], format: str, suffix: str) -> None:
     corpus = read(write(tmp_path / f"dev{suffix}", [{**HOTPOT, **extra}, {**HOTPOT, **extra}]))
-    assert (corpus.format, corpus.repeats, corpus.whole) == (format, 2, True)
+    assert (corpus.format, corpus.repeats, corpus.undivided) == (format, 2, True)
     assert corpus.documents == (hashed("A", "First. Second."), hashed("B", "First. Second."))
 
 

@@ -39,7 +39,7 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
     write(tmp_path / "docs" / "a" / "photo.PNG", b"\x89PNG")
     write(tmp_path / "docs" / "gradlew", "all:")
     corpus = read(tmp_path / "docs")
-    assert (corpus.name, corpus.format, corpus.whole, corpus.repeats) == ("docs", "folder", False, 0)
+    assert (corpus.name, corpus.format, corpus.undivided, corpus.repeats) == ("docs", "folder", False, 0)
     assert corpus.ignored == {".png": 2, "": 1}
     day = {"modified": "2001-09-09"}
     assert corpus.documents == (
@@ -65,7 +65,7 @@ def test_the_same_text_in_two_files_is_two_documents(tmp_path: Path) -> None:
 
 def test_a_single_file(tmp_path: Path) -> None:
     corpus = read(write(tmp_path / "note.txt", "\ufeffwith a mark"))
-    assert (corpus.name, corpus.format, corpus.whole) == ("note", "folder", False)
+    assert (corpus.name, corpus.format, corpus.undivided) == ("note", "folder", False)
     assert corpus.documents == (
         Document("note.txt", "note", "with a mark", {"source": "note.txt", "modified": "2001-09-09"}),
     )

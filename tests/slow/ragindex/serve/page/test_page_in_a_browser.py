@@ -139,6 +139,6 @@ def test_the_page_fits_a_phone_and_a_desk_in_light_and_dark(
     assert (
         page.evaluate("Math.min(...[...document.querySelectorAll('svg text')].map(one => one.getBBox().height))") >= 11
     )
-    least = 38 if width < 500 else 28  # fingers need more room than a mouse
+    least = 38 if width < 500 else 28  # fingers need larger targets than a mouse
     heights = "[...document.querySelectorAll('[data-grade]')].map(one => one.getBoundingClientRect().height)"
     assert page.evaluate(f"Math.min(...{heights})") >= least

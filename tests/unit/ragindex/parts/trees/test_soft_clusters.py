@@ -36,7 +36,7 @@ def planted(count: int, each: int) -> list[tuple[int, ...]]:
     return [tuple(range(start, start + each)) for start in range(0, count * each, each)]
 
 
-def found(vectors: np.ndarray, limit: float = 1e9, **how: object) -> list[tuple[int, ...]]:
+def clusters_of(vectors: np.ndarray, limit: float = 1e9, **how: object) -> list[tuple[int, ...]]:
     return soft_clusters(vectors, [1.0] * len(vectors), limit, Clustering(**how))  # type: ignore[arg-type]
 
 
@@ -114,14 +114,14 @@ def test_clusters_may_be_long() -> None:
 
 
 def test_the_search_is_sparse_and_finds_the_lowest_of_a_valley() -> None:
-    tried: list[int] = []
+    counts: list[int] = []
 
     def value(count: int) -> float:
-        tried.append(count)
+        counts.append(count)
         return abs(count - 20)
 
     assert lowest(value, 1, 49) == 20
-    assert tried == [*range(1, 13), 16, 24, 32, 14, 20, 18, 22, 19, 21]
+    assert counts == [*range(1, 13), 16, 24, 32, 14, 20, 18, 22, 19, 21]
 
 
 @given(st.integers(1, 3), st.integers(1, 49), st.integers(1, 49))
@@ -132,9 +132,9 @@ def test_every_valley_is_found(least: int, most: int, bottom: int) -> None:
 
 
 def test_two_rises_end_the_search_beyond_twelve() -> None:
-    tried: list[int] = []
-    assert lowest(lambda count: tried.append(count) or count, 1, 49) == 1  # type: ignore[func-returns-value]
-    assert tried == [*range(1, 13)]
+    counts: list[int] = []
+    assert lowest(lambda count: counts.append(count) or count, 1, 49) == 1  # type: ignore[func-returns-value]
+    assert counts == [*range(1, 13)]
 
 
 @given(st.lists(st.integers(0, 1000), min_size=12, max_size=12, unique=True))
@@ -157,7 +157,7 @@ def test_blobs_within_blobs() -> None:
     wide = np.eye(40)[:3]
     centres = [(wide[number // 2] + 0.4 * np.eye(40)[5 + number]) for number in range(6)]
     vectors = np.concatenate([centre + 0.02 * rng.normal(size=(40, 40)) for centre in centres])
-    assert found(vectors.astype(np.float32)) == planted(6, 40)
+    assert clusters_of(vectors.astype(np.float32)) == planted(6, 40)
 
 
 def test_a_vector_between_two_is_in_both() -> None:
@@ -165,50 +165,50 @@ def test_a_vector_between_two_is_in_both() -> None:
     ring = np.stack([np.ones(8), 0.5 * np.cos(turns), 0.5 * np.sin(turns)], axis=1)
     vectors = np.concatenate([ring, ring[:, [2, 0, 1]], 0.1 * ring[:3, [1, 2, 0]] + [0, 0, 1], [[1, 1, 0]]])
     first, second, third = (tuple(range(8)), tuple(range(8, 16)), (16, 17, 18))
-    clusters = found(vectors.astype(np.float32), dimensions=2)
+    clusters = clusters_of(vectors.astype(np.float32), dimensions=2)
     assert clusters == [(*first, 19), (*second, 19), third]
-    assert found(vectors.astype(np.float32), dimensions=2, threshold=0.5) == [(*first, 19), second, third]
+    assert clusters_of(vectors.astype(np.float32), dimensions=2, threshold=0.5) == [(*first, 19), second, third]
 
 
 def test_only_the_angle_counts() -> None:
     vectors = blobs(4, 40, 30, 1)
     lengths = np.random.default_rng(1).uniform(0.1, 10, size=(160, 1)).astype(np.float32)
-    assert found(vectors * lengths) == found(vectors) == planted(4, 40)
+    assert clusters_of(vectors * lengths) == clusters_of(vectors) == planted(4, 40)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 11])
 def test_a_few_vectors_are_one_cluster(count: int) -> None:
-    assert found(blobs(1, count, 20, 2)) == [tuple(range(count))] * (count > 0)
+    assert clusters_of(blobs(1, count, 20, 2)) == [tuple(range(count))] * (count > 0)
 
 
 def test_fewer_vectors_than_dimensions() -> None:
-    assert found(blobs(2, 10, 384, 4, spread=0.01)) == planted(2, 10)
+    assert clusters_of(blobs(2, 10, 384, 4, spread=0.01)) == planted(2, 10)
 
 
 def test_identical_vectors() -> None:
     same = np.tile(np.array([[1, 2, 3, 4]], np.float32), (500, 1))
-    assert found(same) == [tuple(range(500))]
-    by_limit = found(same, limit=130)
+    assert clusters_of(same) == [tuple(range(500))]
+    by_limit = clusters_of(same, limit=130)
     assert by_limit == planted(4, 125)  # in their order
     two = np.concatenate([same, same[:, ::-1]])
-    assert found(two) == [tuple(range(500)), tuple(range(500, 1000))]
-    assert found(same[:1], limit=0.5) == [(0,)]
-    assert found(same[:3], limit=0.5) == [(0, 1, 2)]  # not cut any more
+    assert clusters_of(two) == [tuple(range(500)), tuple(range(500, 1000))]
+    assert clusters_of(same[:1], limit=0.5) == [(0,)]
+    assert clusters_of(same[:3], limit=0.5) == [(0, 1, 2)]  # not cut any more
 
 
 def test_zero_vectors_are_in_no_cluster() -> None:
     vectors = blobs(2, 40, 20, 6)
     vectors[[3, 41, 79]] = 0
     left = [tuple(row for row in rows if row not in (3, 41, 79)) for rows in planted(2, 40)]
-    assert found(vectors) == left
-    assert found(np.zeros((40, 5), np.float32)) == []
+    assert clusters_of(vectors) == left
+    assert clusters_of(np.zeros((40, 5), np.float32)) == []
 
 
 def test_vectors_on_a_line_and_in_a_plane() -> None:
     line = np.stack([np.ones(60), np.linspace(0, 1, 60)], axis=1).astype(np.float32)
-    assert sorted({row for rows in found(line) for row in rows}) == list(range(60))
+    assert sorted({row for rows in clusters_of(line) for row in rows}) == list(range(60))
     pair = np.tile(np.eye(2, dtype=np.float32), (30, 1))  # two points, thirty times each
-    assert found(pair) == [tuple(range(0, 60, 2)), tuple(range(1, 60, 2))]
+    assert clusters_of(pair) == [tuple(range(0, 60, 2)), tuple(range(1, 60, 2))]
 
 
 # ---------------------------------------------------------------- limits
@@ -244,7 +244,7 @@ def test_cells_cut_a_pool_in_parts_that_belong_together() -> None:
     assert sorted(row for rows in parts for row in rows.tolist()) == list(range(300))
     assert max(map(len, parts)) <= 130
     assert [sorted({row // 60 for row in rows.tolist()}) for rows in parts] == [[2, 4], [1], [0, 3]]
-    clusters = found(vectors.astype(np.float32), partition=130)
+    clusters = clusters_of(vectors.astype(np.float32), partition=130)
     assert all(any(set(rows) <= set(part.tolist()) for part in parts) for rows in clusters)
     assert sorted({row for rows in clusters for row in rows}) == list(range(300))
 
@@ -271,4 +271,4 @@ def test_principal_components_as_another_program_finds_them() -> None:
 def test_umap_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'umap-learn>=0\.5\.7'"):
-        found(blobs(2, 20, 30, 1), reduction="umap")
+        clusters_of(blobs(2, 20, 30, 1), reduction="umap")

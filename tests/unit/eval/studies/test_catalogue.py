@@ -1,18 +1,22 @@
-"""Every study: its methods and parameters exist, and its figures parse. tests/slow/studies runs one."""
+"""Every study: its methods and parameters exist, its figures parse, and its setup is what the conditions say."""
+
+from pathlib import Path
 
 import pytest
-from project import ROOT
 
+from ragindex.encoders.local_models import LocalModelPlugin
+from ragindex.errors import UnknownNameError
 from ragindex.llm.answer_question import ContextLimits
 from ragindex.plugins import registry
+from ragindex.plugins.base import walk_plugins
 from ragindex_baselines.ircot import IRCoT
 from ragindex_eval.run.bounds import GOLD_PASSAGES, NO_PASSAGES
 from ragindex_eval.run.plan import make_plan
-from ragindex_eval.run.settings import read_settings
+from ragindex_eval.run.settings import CompareSettings
+from ragindex_eval.studies.catalogue import list_studies, load_study
 from ragindex_retrievers.gear.method import ExpandingScheme, Gear
 
-STUDIES = {path.stem: read_settings(path) for path in sorted((ROOT / "studies").glob("*.yaml"))}
-NOT_RUN = ("ColBERTv2", "IRCoT (ColBERTv2)", "RAPTOR + ColBERTv2", "SiReRAG + ColBERTv2")
+STUDIES = {name: load_study(name).settings for name in list_studies()}
 
 
 def test_there_are_studies_of_every_paper() -> None:
@@ -26,11 +30,46 @@ def test_methods_exist_and_every_published_row_has_one(name: str) -> None:
     assert settings.name == name
     table = settings.published
     assert table is not None
-    labels = [method.label for method in make_plan(settings).methods]
+    study = load_study(name)
+    labels = [method.label for method in make_plan(study.settings_on(study.data[0], Path(), CompareSettings())).methods]
+    assert labels == list(study.labels)
     bounds = [NO_PASSAGES, GOLD_PASSAGES] if settings.read else []
     published = {method for rows in table.data.values() for method in rows.figures}
-    assert published - {*labels, *bounds} <= set(NOT_RUN)
+    assert published - {*labels, *bounds} == set()
     assert set(labels) <= published
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_setup_is_what_the_conditions_say(name: str) -> None:
+    study = load_study(name)
+    for data in study.data:
+        settings, conditions = study.settings_on(data, Path(), CompareSettings()), study.table.conditions_on(data)
+        models = {"encoder": settings.encoder, "llm": settings.llm, "reader": settings.reader_llm or settings.llm}
+        for condition, model in models.items():
+            assert condition not in conditions or str(model).rpartition(":")[2] == conditions[condition]
+        assert settings.limit in (None, conditions.get("questions"))
+        assert settings.kinds is None or sum(settings.kinds.values()) == conditions["questions"]
+        assert study.source_of(data).files
+
+
+def test_rows_may_be_left_out() -> None:
+    study = load_study("gear-table-2")
+    settings = study.settings_on("musique", Path(), CompareSettings(), ["ColBERTv2", "BM25"])
+    labels = [method.label for method in make_plan(settings).methods]
+    assert labels == [label for label in study.labels if label not in ("ColBERTv2", "BM25")]
+    with pytest.raises(UnknownNameError, match="gear-table-2 has no row 'BM26'. Available: HippoRAG, BM25, "):
+        study.settings_on("musique", Path(), CompareSettings(), ["BM26"])
+
+
+def test_weights_are_of_colbert() -> None:
+    models = {
+        plugin.model
+        for name in ("gear-table-2", "gear-table-3", "sirerag-table-6")
+        for row in load_study(name).setup.with_weights
+        for plugin in walk_plugins(registry.scheme(row))
+        if isinstance(plugin, LocalModelPlugin)
+    }
+    assert models == {"colbert-ir/colbertv2.0"}
 
 
 @pytest.mark.parametrize("name", STUDIES)

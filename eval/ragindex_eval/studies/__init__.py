@@ -1,0 +1,1 @@
+"""Studies: published tables as settings of a comparison, what their runs need, and rehearsals by rules."""

@@ -1,0 +1,84 @@
+"""Prompts of one's own: a file with templates by task, which the requests then have, and the identity of answers."""
+
+from pathlib import Path
+
+import pytest
+from made_language import ECHO, QUICK, answering
+from openai_server import Received
+
+from ragindex.errors import DataError, UsageError
+from ragindex.interfaces.llm import LLMSettings
+from ragindex.llm.cache import SQLiteCache
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.tasks import render_messages
+
+OWN = "echo: |\n  [system]\n  Repeat it as the paper says.\n\n  [user]\n  Here: {{ text }}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("paper.yaml").write_text(OWN)
+    return Path("paper.yaml")
+
+
+def test_requests_have_the_prompt_of_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(monkeypatch) as server:
+        plain = OpenAICompatibleChat(model="small", base_url=server.url)
+        own = OpenAICompatibleChat(model="small", base_url=server.url, prompts=str(file))
+        setting = LLMSettings(clock=QUICK, cache=SQLiteCache(Path("calls.sqlite")))
+        for plugin in (plain, own, own, plain):
+            assert plugin.open(setting).run(ECHO, {"text": "a hill"}).text
+        assert len(own.open(setting).map(ECHO, [{"text": "a hill"}, {"text": "a river"}])) == 2
+        assert own.open(setting).find_answer(ECHO, {"text": "a river"}) is not None
+        assert plain.open(setting).find_answer(ECHO, {"text": "a river"}) is None
+    first, *rest = [_list_messages(request) for request in server.requests]
+    assert first == [message.content for message in render_messages(ECHO, {"text": "a hill"})]
+    assert rest == [
+        ["Repeat it as the paper says.", "Here: a hill"],
+        ["Repeat it as the paper says.", "Here: a river"],
+    ]
+    assert plain.open(setting).id != own.open(setting).id
+
+
+def _list_messages(request: Received) -> list[str]:
+    return [str(message["content"]) for message in request.body["messages"]]
+
+
+def test_the_file_is_named_with_its_content(file: Path) -> None:
+    named = OpenAICompatibleChat(model="small", prompts=str(file)).prompts
+    assert named is not None
+    assert named.startswith("paper.yaml#")
+    assert OpenAICompatibleChat(model="small", prompts=named).own_prompts.keys() == {"echo"}
+    file.write_text(OWN.replace("Repeat", "Say"))
+    with pytest.raises(UsageError, match=r"The prompts in paper\.yaml have changed"):
+        OpenAICompatibleChat(model="small", prompts=named)
+    assert OpenAICompatibleChat(model="small", prompts=str(file)).prompts != named
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("- a list", "Input should be a valid dictionary"),
+        ("echo: [1]", "Input should be a valid string"),
+        ("echo: |\n  [system]\n  alone", "a prompt of echo"),
+        ("echo: '{% if %}'", "a prompt of echo"),
+        ("echo: 'a: b: c", "while scanning"),
+    ],
+)
+def test_files_that_hold_no_prompts(text: str, found: str, file: Path) -> None:
+    file.write_text(text)
+    with pytest.raises(DataError, match=found):
+        OpenAICompatibleChat(model="small", prompts=str(file))
+    with pytest.raises(DataError, match="No such file"):
+        OpenAICompatibleChat(model="small", prompts="none.yaml")
+
+
+@pytest.mark.parametrize("template", ["{{ ''.__class__.__mro__ }}", "{{ title }}"])
+def test_a_template_reads_its_inputs_alone(template: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(f'echo: "{template}"')
+    with answering(monkeypatch) as server:
+        own = OpenAICompatibleChat(model="small", base_url=server.url, prompts=str(file))
+        with pytest.raises(UsageError, match="The prompt of echo"):
+            own.open(LLMSettings(clock=QUICK)).run(ECHO, {"text": "a hill"})
+    assert server.requests == []
