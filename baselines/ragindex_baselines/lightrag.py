@@ -215,14 +215,10 @@ _WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}'’-]*")
 
 
 def _find_keywords_by_rule(inputs: Mapping[str, Any]) -> Keywords:
-    """Return what the question mentions as details, and its other words as themes, without function words."""
-    question, mentions = inputs["question"], find_mentions(inputs["question"])
-    rest = list(question)
-    for mention in mentions:
-        rest[mention.start : mention.end] = " " * (mention.end - mention.start)
-    left_out = ENGLISH_FUNCTION_WORDS | _AUXILIARIES
-    words = [word for word in _WORD.findall("".join(rest)) if word.casefold() not in left_out]
-    return Keywords(details=[mention.text for mention in mentions], themes=words)
+    """Return what the question mentions as details, and the question without function words as its one theme."""
+    question, left_out = inputs["question"], ENGLISH_FUNCTION_WORDS | _AUXILIARIES
+    words = [word for word in _WORD.findall(question) if word.casefold() not in left_out]
+    return Keywords(details=[mention.text for mention in find_mentions(question)], themes=[" ".join(words)])
 
 
 KEYWORDS: Task[Keywords] = Task(
