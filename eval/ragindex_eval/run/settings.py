@@ -8,7 +8,7 @@ option of the command overrides the file.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 import regex
 import yaml
@@ -29,7 +29,6 @@ from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
 from ragindex.errors import DataError, UsageError
 from ragindex.index.manifest import current_values, read_manifest
-from ragindex.llm.answer_question import ContextLimits
 from ragindex.llm.tokens import DEFAULT_TOKENS
 from ragindex.plugins import registry
 from ragindex.plugins.registry import PluginSpec
@@ -39,6 +38,9 @@ from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.format import shown
 from ragindex_eval.results.files import folder_name
 from ragindex_eval.run.functions import is_function
+
+if TYPE_CHECKING:
+    from ragindex.llm.answer_question import ContextLimits
 
 QUICK = ("bm25", "dense", "hybrid", "links", "evidence")
 """The methods that are compared if none is named: they ask no language model and read no triples."""
@@ -243,8 +245,10 @@ class ReaderSettings(_Settings):
         "NAME_OR_PATH", "With --read: a model for extractive QA (SQuAD 2), for Disambig-F1 and DR of ASQA."
     )
 
-    def context_limits(self) -> ContextLimits:
+    def context_limits(self) -> "ContextLimits":
         """Return what the reader is given of a retrieval."""
+        from ragindex.llm.answer_question import ContextLimits  # rules for English, which rankings of files do not need
+
         return ContextLimits.of(self.reader_tokens, self.reader_passages, notes=self.reader_input == "notes")
 
 

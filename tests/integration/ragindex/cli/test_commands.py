@@ -26,7 +26,20 @@ OURS = distribution.find_distribution().name
 COMMANDS = (
     *("methods", "read", "index", "search", "add", "remove", "doctor", "compare", "new-plugin"),
     *("demo", "repair", "report", "questions", "cache", "ask", "estimate", "parts", "tune", "use"),
-    *("serve", "mcp", "spending", "recommend", "gate", "export", "judge", "results", "update", "audit"),
+    *(
+        "serve",
+        "mcp",
+        "spending",
+        "recommend",
+        "gate",
+        "export",
+        "judge",
+        "results",
+        "update",
+        "audit",
+        "study",
+        "studies",
+    ),
 )
 
 
