@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 Points: TypeAlias = npt.NDArray[np.float64]
 Reduction: TypeAlias = Literal["pca", "umap"]
 Start: TypeAlias = Literal["ward", "random"]
+Components: TypeAlias = Literal["all", "few"]
 
 MOST_COMPONENTS = 49
 ALL_TRIED = 12
 """Every number of components up to this one is tried: BIC may rise twice and still be lowest at the next number."""
-_GRID = (*range(1, ALL_TRIED + 1), 16, 24, 32, MOST_COMPONENTS)
+_FEW = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, MOST_COMPONENTS)
+"""The numbers that version 0.1 tried."""
 _PATIENCE = 2
-"""Beyond, the search for more components ends after this many rises of BIC in a row."""
+"""Beyond `ALL_TRIED`, or from the first if few are tried, the search ends after this many rises of BIC in a row."""
 _HIERARCHY = 2000
 """Maximum number of vectors in the hierarchy that initialises mixtures: its cost is quadratic."""
 _FLOOR = 1e-2
@@ -60,12 +62,14 @@ class Clustering:
     Vectors are reduced to `dimensions` (at most a fifth of their number, but at least 2) by principal
     components, or by UMAP (the extra `umap`). More than `partition` vectors are first cut into cells of at
     most that size. Mixtures begin at a hierarchy (`start="ward"`), or as in RAPTOR's own recipe (`"random"`).
+    `components="few"` tries the numbers of components that version 0.1 did, so that clusters are those of its trees.
     """
 
     threshold: float = 0.1
     dimensions: int = 10
     reduction: Reduction = "pca"
     start: Start = "ward"
+    components: Components = "all"
     partition: int = 25_000
     seed: int = 0
 
@@ -143,7 +147,7 @@ def _fit_clusters(units: Points, rows: Integers, how: Clustering, neighbours: in
         return [rows]
     dimensions = min(how.dimensions, max(len(rows) // _ROWS_A_DIMENSION, 2))
     points = _reduce(units[rows], replace(how, dimensions=dimensions), neighbours)
-    shares = mixture(points, how.seed, least, how.start)
+    shares = mixture(points, how.seed, least, how.start, how.components)
     members = (rows[share > how.threshold] for share in shares.T)
     return [each for each in members if len(each)]
 
@@ -220,12 +224,13 @@ def principal(rows: Points, dimensions: int) -> Points:
 # ---------------------------------------------------------------- mixtures
 
 
-def mixture(points: Points, seed: int, least: int = 1, start: Start = "ward") -> Points:
+def mixture(points: Points, seed: int, least: int = 1, start: Start = "ward", components: Components = "all") -> Points:
     """Fit the Gaussian mixture with the lowest BIC, and return the membership probabilities, (n, components).
 
     It has `least` to 49 components with full covariances. With `start="ward"` it has at most half as many as
     points, and its covariances have a floor. The search tries every number of components up to 12, then 16, 24,
-    32 and 49 until BIC has risen twice in a row. It then tries the numbers half way between the best one and its
+    32 and 49 until BIC has risen twice in a row; with `components="few"` it tries 1, 2, 3, 4, 6, 8, 12, 16, … and
+    may end at any of them. It then tries the numbers half way between the best one and its
     nearest tried neighbours, until there are none left. Mixtures that do not converge are ignored. With
     `start="random"` every number below that of the points is tried, from centres that k-means finds from random
     ones. Mixtures whose covariances cannot be inverted are ignored. If that leaves no choice, it has one component.
@@ -245,23 +250,25 @@ def mixture(points: Points, seed: int, least: int = 1, start: Start = "ward") ->
         models[count] = model
         return float(model.bic(points))
 
-    best = lowest(bic, least, most) if start == "ward" else min(range(least, most + 1), key=bic)
+    best = lowest(bic, least, most, components) if start == "ward" else min(range(least, most + 1), key=bic)
     model = models.get(best)
     shares: Points = np.ones((len(points), 1)) if model is None else model.predict_proba(points)
     return shares
 
 
-def lowest(value: Callable[[int], float], least: int, most: int) -> int:
+def lowest(value: Callable[[int], float], least: int, most: int, components: Components = "all") -> int:
     """Return the argument from `least` to `most` with the lowest `value`, by the search described in `mixture`.
 
     Of equal values, the smallest argument wins.
     """
     values: dict[int, float] = {}
     best, rises = least, 0
-    for count in sorted({least, most, *(each for each in _GRID if least < each < most)}):
+    every = ALL_TRIED if components == "all" else 1
+    grid = {*range(1, every + 1), *(count for count in _FEW if count > every)}
+    for count in sorted({least, most, *(count for count in grid if least < count < most)}):
         values[count] = value(count)
         best, rises = (count, 0) if count == least or values[count] < values[best] else (best, rises + 1)
-        if rises >= _PATIENCE and count >= ALL_TRIED:
+        if rises >= _PATIENCE and count >= every:
             break
     while True:
         known = sorted(values)

@@ -17,7 +17,7 @@ from ragindex.parts.records import TEXTS, encode_records, replace_records
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees import tree_nodes
-from ragindex.parts.trees.soft_clusters import Clustering, Reduction, Start, soft_clusters
+from ragindex.parts.trees.soft_clusters import Clustering, Components, Reduction, Start, soft_clusters
 from ragindex.parts.trees.tasks import (
     ABSTRACTNESS,
     SUMMARY,
@@ -46,9 +46,9 @@ class SummaryTree(AskingPart[Collection]):
 
     The tree has `levels` levels of nodes, leaves included; it ends earlier if a level has at most `stop_at`
     different texts. `soft_clusters` makes the clusters, with `threshold`, `dimensions`, `reduction` (umap
-    needs the extra `umap`), `start` and `partition`; clusters of more than `cluster_tokens` tokens (estimated)
-    are clustered again. A node that shares no cluster with another text is not summarised, and joins the next
-    level unchanged. `summary_tokens`, if given, limits the length of a summary. `dual` clusters the leaves a
+    needs the extra `umap`), `start`, `components` and `partition`; clusters of more than `cluster_tokens` tokens
+    (estimated) are clustered again. A node that shares no cluster with another text is not summarised, and joins the
+    next level unchanged. `summary_tokens`, if given, limits the length of a summary. `dual` clusters the leaves a
     second time, by the entities that these propositions name in them (SiReRAG's ablation E). `hierarchical`
     moves leaves of high abstractness to the second level, beside the summaries of the others. A leaf that
     already has a level, such as a node of another tree, is clustered on that level.
@@ -77,6 +77,9 @@ class SummaryTree(AskingPart[Collection]):
     )
     start: Start = Field(
         default="ward", description="Where mixtures begin: at a hierarchy, or at random, as in RAPTOR's own recipe."
+    )
+    components: Components = Field(
+        default="all", description="Numbers of components tried: all up to 12, or the few that 0.1 tried."
     )
     partition: int = Field(
         default=25_000,
@@ -171,7 +174,15 @@ class SummaryTree(AskingPart[Collection]):
 
     def _clusters(self, groups: Sequence[NodeGroup], level: int, context: BuildContext) -> list["Cluster"]:
         """Return the clusters of at least two different texts, in the order of their first texts."""
-        how = Clustering(self.threshold, self.dimensions, self.reduction, self.start, self.partition, context.seed)
+        how = Clustering(
+            threshold=self.threshold,
+            dimensions=self.dimensions,
+            reduction=self.reduction,
+            start=self.start,
+            components=self.components,
+            partition=self.partition,
+            seed=context.seed,
+        )
         weights = [_count_cluster_tokens((group,)) for group in groups]
         compared = [np.stack([group[0].vector for group in groups])]
         if self.dual is not None and level == 1:

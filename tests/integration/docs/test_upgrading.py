@@ -102,9 +102,16 @@ def test_trees_are_built_anew_and_summaries_of_equal_clusters_are_not_paid_again
     assert_hits_of_raptor()
 
 
-def assert_hits_of_raptor() -> None:
+def test_clusters_of_earlier_trees_are_not_paid_again(desk: Path) -> None:
+    method = "raptor(tree=summary_tree(components=few))"
+    built = ragindex("index", "notes", "--index", "index", "--methods", method)
+    assert built.code == 0, built.err
+    assert_hits_of_raptor(method)
+
+
+def assert_hits_of_raptor(method: str = "raptor") -> None:
     """The hits are those of 0.1, but for the id of the one summary."""
-    hits, expected = search("raptor", "--index", "index", "--method", "raptor"), HITS["raptor"]
+    hits, expected = search("raptor", "--index", "index", "--method", method), HITS["raptor"]
     assert [score for _, score in hits] == pytest.approx([score for _, score in expected], abs=1e-5)
     ids = [(id, before) for (id, _), (before, _) in zip(hits, expected, strict=True)]
     assert [id == before for id, before in ids] == [True, False, True, True, True]

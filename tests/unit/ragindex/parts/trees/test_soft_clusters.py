@@ -80,15 +80,13 @@ def false_minimum() -> np.ndarray:
     return together / together.std()
 
 
-def test_the_lowest_bic_of_all_numbers_is_found_beyond_a_false_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lowest_bic_of_all_numbers_is_found_beyond_a_false_minimum() -> None:
     points = false_minimum()
     fits = (GaussianMixture(count, n_init=10, reg_covar=0.01, random_state=0) for count in range(1, 13))
     bics = [fit.fit(points).bic(points) for fit in fits]
     assert bics.index(min(bics)) + 1 == 5
     assert mixture(points, 0).shape[1] == 5
-    monkeypatch.setattr(module, "_GRID", (1, 2, 3, 4, 6, 8, 12))
-    monkeypatch.setattr(module, "ALL_TRIED", 0)
-    assert mixture(points, 0).shape[1] == 3  # a sparse search ends before it
+    assert mixture(points, 0, components="few").shape[1] == 3  # that search ends before it
 
 
 def test_a_random_start_is_the_recipe_of_scikit_learn_over_all_numbers() -> None:
@@ -122,6 +120,9 @@ def test_the_search_is_sparse_and_finds_the_lowest_of_a_valley() -> None:
 
     assert lowest(value, 1, 49) == 20
     assert counts == [*range(1, 13), 16, 24, 32, 14, 20, 18, 22, 19, 21]
+    counts.clear()
+    assert lowest(value, 1, 49, "few") == 20
+    assert counts == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 14, 20, 18, 22, 19, 21]
 
 
 @given(st.integers(1, 3), st.integers(1, 49), st.integers(1, 49))
@@ -129,6 +130,12 @@ def test_every_valley_is_found(least: int, most: int, bottom: int) -> None:
     most = max(least, most)
     bottom = min(max(bottom, least), most)
     assert lowest(lambda count: abs(count - bottom) ** 1.5, least, most) == bottom
+
+
+def test_a_search_of_few_ends_at_the_first_minimum() -> None:
+    bics = {1: 520, 2: 510, 3: 505, 4: 515, 5: 501, 6: 506}
+    assert lowest(lambda count: bics.get(count, 600), 1, 12, "few") == 3
+    assert lowest(lambda count: bics.get(count, 600), 1, 12) == 5
 
 
 def test_two_rises_end_the_search_beyond_twelve() -> None:
