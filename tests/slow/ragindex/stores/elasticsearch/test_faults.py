@@ -139,18 +139,26 @@ def test_all_nodes_are_gone_and_come_back(nodes: Cluster, tmp_path: Path) -> Non
 
 
 def test_a_full_queue_turns_away_and_nothing_is_lost(nodes: Cluster, tmp_path: Path) -> None:
-    """Every node has one thread that writes and a queue of two; twelve writers want more."""
+    """Every node has one thread that writes and a queue of two; twelve writers want more, until one is turned away."""
     nodes.bring()
     store = opened(nodes, tmp_path, retries=10)
-    collection = store.create("texts", TEXT)
-    with ThreadPoolExecutor(12) as pool:
-        acknowledged = set[str]().union(*pool.map(lambda batch: write(collection, batch), range(60)))
-    assert len(acknowledged) == 60 * BATCH
+    collection, acknowledged = store.create("texts", TEXT), set[str]()
+    for first in range(0, 600, 60):
+        with ThreadPoolExecutor(12) as pool:
+            acknowledged.update(*pool.map(lambda batch: write(collection, batch), range(first, first + 60)))
+        assert len(acknowledged) == (first + 60) * BATCH
+        if count_rejected(store):
+            break
     collection.finish()
     assert read_ids(collection) == acknowledged
+    assert count_rejected(store) > 0
+
+
+def count_rejected(store: Any) -> int:
+    """Return how many writes the nodes have turned away since they started."""
     with plain_client(store) as client:  # the framework never asks this
         pools = client.nodes.stats(metric="thread_pool")["nodes"].values()
-    assert sum(node["thread_pool"]["write"]["rejected"] for node in pools) > 0
+    return sum(node["thread_pool"]["write"]["rejected"] for node in pools)
 
 
 def test_nodes_that_are_too_slow(nodes: Cluster, tmp_path: Path) -> None:
