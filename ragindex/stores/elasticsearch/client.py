@@ -11,6 +11,7 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from random import Random
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -210,7 +211,8 @@ def create_client(hosts: Sequence[str], **how: Any) -> Any:
     """Create a client that checks every response before returning it (see `responses`). Use no other client."""
     from elasticsearch import Elasticsearch
 
-    return Elasticsearch(list(hosts), transport_class=_build_transport_class(), **how)
+    classes = {"transport_class": _build_transport_class(), "node_pool_class": _build_node_pool_class()}
+    return Elasticsearch(list(hosts), **classes, **how)
 
 
 def accept_version_8(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -239,6 +241,35 @@ def _build_transport_class() -> type:
             return answer
 
     return CheckingTransport
+
+
+@cache
+def _build_node_pool_class() -> type:
+    from elastic_transport import BaseNode, NodePool
+
+    class LockedNodePool(NodePool):
+        """A pool of nodes for several threads: the client's own lists live nodes while others are marked as dead."""
+
+        def __init__(self, *arguments: Any, **how: Any) -> None:
+            super().__init__(*arguments, **how)
+            self._lock = Lock()
+
+        def get(self) -> BaseNode:
+            """Return a node that is alive, if there is one."""
+            with self._lock:
+                return super().get()
+
+        def mark_dead(self, node: BaseNode, _now: float | None = None) -> None:
+            """Leave a node out for a while."""
+            with self._lock:
+                super().mark_dead(node, _now)
+
+        def mark_live(self, node: BaseNode) -> None:
+            """Use a node again."""
+            with self._lock:
+                super().mark_live(node)
+
+    return LockedNodePool
 
 
 def check_address(host: str, name: str) -> str:

@@ -23,5 +23,5 @@ def test_a_study_runs_on_a_small_world(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(figure.here is not None and figure.verdict == "not comparable" for figure in published.figures)
     assert published.reason == (
         "encoder is lsa, published all-mpnet-base-v2; llm is rules, published gpt-4o-mini; "
-        "3 questions, published 500; 50 documents, published 139,416"
+        "3 questions, published 500; 50 documents, published 139,416; 50 passages, published 148,793"
     )
