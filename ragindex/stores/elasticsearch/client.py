@@ -211,8 +211,8 @@ def create_client(hosts: Sequence[str], **how: Any) -> Any:
     """Create a client that checks every response before returning it (see `responses`). Use no other client."""
     from elasticsearch import Elasticsearch
 
-    classes = {"transport_class": _build_transport_class(), "node_pool_class": _build_node_pool_class()}
-    return Elasticsearch(list(hosts), **classes, **how)
+    transport, node_pool = _build_transport_class(), _build_node_pool_class()
+    return Elasticsearch(list(hosts), transport_class=transport, node_pool_class=node_pool, **how)
 
 
 def accept_version_8(headers: Mapping[str, str] | None) -> dict[str, str]:
