@@ -13,9 +13,13 @@ from ragindex.errors import BudgetError, DailyBudgetError, UsageError
 
 
 class Booking:
-    """Money reserved for one call: what was `paid`, and what was `possibly_charged` for attempts without an answer."""
+    """Money `reserved` for one call, what was `paid`, and `possibly_charged` for attempts without an answer.
 
-    def __init__(self) -> None:
+    Without a budget, `reserved` is infinite.
+    """
+
+    def __init__(self, reserved: float = math.inf) -> None:
+        self.reserved = reserved
         self.paid = self.possibly_charged = 0.0
         self._waiting: list[Callable[[], None]] = []
 
@@ -102,7 +106,7 @@ class Budget:
 
         Raises BudgetError if the money left is still too little when no call is in flight.
         """
-        booking = Booking()
+        booking = Booking(most)
         with self._changed:
             while self.charged + self._reserved + most > self.limit:
                 if not self._in_flight:
@@ -151,7 +155,8 @@ class Budget:
 def reserve_money(budget: Budget | None, bound: Callable[[], float | None]) -> Iterator[Booking]:
     """Reserve money with `Budget.reserved`, or nothing without a budget. `bound` returns None if the cost is unknown.
 
-    While a call waits for money, an answer may show that the bound is larger (`SeenExcess`): then that is reserved.
+    While a call waits for money, an answer may show that the bound is larger (`SeenExcess`): then that is reserved. A
+    caller that waits for anything else before it sends compares `Booking.reserved` with the bound once more.
     """
     if budget is None:
         free = Booking()

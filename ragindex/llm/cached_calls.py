@@ -230,9 +230,10 @@ class CachedCalls:
         start: float | None,
         slot: ExitStack,
     ) -> CachedResponse | EndpointFeatures:
-        """Send a request in a form; return the answer, or a simpler form. Raises RequestProblemError.
+        """Send a request in a form; return the answer, or the form to try next. Raises RequestProblemError.
 
-        The slot of an answered request goes to `slot`.
+        The slot of an answered request goes to `slot`. More threads reserve money than there are slots: an answer that
+        came while this one waited for its slot may show that more must be reserved. Then it is to try the same form.
         """
         budget = self._setting.budget
         with ExitStack() as stack:
@@ -244,6 +245,9 @@ class CachedCalls:
                 try:
                     with ExitStack() as own_slot:
                         used = own_slot.enter_context(self._limits.slot(needed + request.max_tokens))
+                        if (self._bound(request, needed).money or 0.0) > booking.reserved:
+                            used(0)
+                            return form
                         reply = self._chat.send(request, form)
                         if reply.input_tokens is not None and reply.output_tokens is not None:
                             used(reply.input_tokens + reply.output_tokens)

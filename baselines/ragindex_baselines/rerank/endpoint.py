@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -158,6 +159,15 @@ class Endpoint(Reranker, PaidPlugin):
         return EndpointScoring(self, setting, index.calls, limits, str(index.folder))
 
 
+@dataclass(frozen=True, slots=True)
+class _RequestSize:
+    """What a request is charged by: its `tokens`, `searches`, and `most` dollars; None if unknown."""
+
+    tokens: int
+    searches: int
+    most: float | None
+
+
 @dataclass
 class EndpointScoring:
     """A client of one endpoint. Thread-safe. Responses are cached, so none is paid twice."""
@@ -213,46 +223,62 @@ class EndpointScoring:
         """
         count = tokens.count_text_tokens("\n".join([body["query"], *body["documents"]]), self.plugin.model)
         searches = math.ceil(len(body["documents"]) / _PASSAGES_PER_SEARCH)
-        bound = self._money(round(_SAFETY_FACTOR * count.tokens), searches)
-
-        def lose(booking: Booking, most: float | None) -> None:
-            read = count.tokens
-            entry = ledger.CallRecord(TASK, self.plugin.model, input_tokens=read, money=most, index=self.index)
-            ledger.record_lost(entry)
-            booking.lose(most or 0.0)
-
-        def find_most() -> float | None:
-            return None if bound is None else bound * self._excess.factor
+        size = _RequestSize(count.tokens, searches, self._money(round(_SAFETY_FACTOR * count.tokens), searches))
 
         def attempt() -> CachedResponse:
-            with reserve_money(self.setting.budget, find_most) as booking:
-                start = time.perf_counter()
-                try:
-                    text = self._send(body)
-                    response, seconds = read_scores(text), time.perf_counter() - start
-                except RequestProblemError as error:
-                    if error.problem.may_be_charged:
-                        lose(booking, find_most())
-                    raise
-                scored = response.has_score(len(body["documents"]))
-                if scored or response.billed:
-                    read_tokens = count.tokens if response.tokens is None else response.tokens
-                    money = self._money(read_tokens, searches if response.searches is None else response.searches)
-                    estimated = response.tokens is None
-                    answer = CachedResponse(
-                        text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time()
-                    )
-                    booking.when_settled(partial(self._excess.see, money or 0.0, bound or 0.0))
-                    booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
-                else:
-                    lose(booking, find_most())
-                if not scored:
-                    raise RequestProblemError(
-                        RequestProblem(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}")
-                    )
+            while (answer := self._attempt(body, size, began)) is None:
+                pass  # reserve more
             return answer
 
         return self._send_again(attempt)
+
+    def _attempt(self, body: Mapping[str, Any], size: _RequestSize, began: float) -> CachedResponse | None:
+        """Send a request once, with money reserved for it. Raises RequestProblemError.
+
+        None if an answer that came while this waited for its slot has shown that the money reserved is too little.
+        """
+        # The slot is free once the money is settled: the next request knows what this one has shown.
+        with ExitStack() as slot, reserve_money(self.setting.budget, lambda: self._find_most(size)) as booking:
+            slot.enter_context(self.limits.slot(0))
+            if (self._find_most(size) or 0.0) > booking.reserved:
+                return None
+            start = time.perf_counter()
+            try:
+                text = self._send(body)
+                response, seconds = read_scores(text), time.perf_counter() - start
+            except RequestProblemError as error:
+                if error.problem.may_be_charged:
+                    self._lose(size, booking)
+                raise
+            scored = response.has_score(len(body["documents"]))
+            if scored or response.billed:
+                read_tokens = size.tokens if response.tokens is None else response.tokens
+                money = self._money(read_tokens, size.searches if response.searches is None else response.searches)
+                estimated = response.tokens is None
+                answer = CachedResponse(
+                    text, "stop", "", "json", read_tokens, 0, 0, estimated, money, seconds, time.time()
+                )
+                booking.when_settled(partial(self._excess.see, money or 0.0, size.most or 0.0))
+                booking.pay(self._book(answer, time.perf_counter() - began if scored else 0.0))
+            else:
+                self._lose(size, booking)
+            if not scored:
+                raise RequestProblemError(
+                    RequestProblem(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}")
+                )
+        return answer
+
+    def _find_most(self, size: _RequestSize) -> float | None:
+        """Return the most that a request can cost in dollars, by what earlier answers cost; None if unknown."""
+        return None if size.most is None else size.most * self._excess.factor
+
+    def _lose(self, size: _RequestSize, booking: Booking) -> None:
+        """Record an attempt that may have been charged and gave no answer."""
+        most = self._find_most(size)
+        ledger.record_lost(
+            ledger.CallRecord(TASK, self.plugin.model, input_tokens=size.tokens, money=most, index=self.index)
+        )
+        booking.lose(most or 0.0)
 
     def _money(self, read_tokens: int, searches: float) -> float | None:
         if self.plugin.search_price is not None:
@@ -275,8 +301,7 @@ class EndpointScoring:
 
     def _send(self, body: Mapping[str, Any]) -> str:
         """Send a request and return the body of the response, with secrets redacted."""
-        with self.limits.slot(0):
-            text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
+        text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
         return redact_account(text, self._key, self._address[0])
 
     def _send_again(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:

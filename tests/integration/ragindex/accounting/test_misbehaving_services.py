@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -292,13 +293,44 @@ def test_excess_raises_later_reservations(service: Charging, times: int, concurr
     assert 0.5 * LIMIT < service.charged <= LIMIT
 
 
-def test_later_excess_is_limited_to_calls_in_flight(service: Charging) -> None:
-    """A service that begins to ignore the limit passes the budget by what is in flight then."""
-    service.misbehave = lambda received, attempt: Misbehaviour(longer(4)) if number_of(received) >= 6 else None
-    ended = run(service)
+@pytest.mark.parametrize(("concurrency", "normal", "limit"), [(1, 1, 1.1), (4, 6, LIMIT)])
+def test_later_excess_is_limited_to_calls_in_flight(
+    service: Charging, concurrency: int, normal: int, limit: float
+) -> None:
+    """A service that begins to ignore the limit passes the budget by what is in flight then.
+
+    Threads that wait for a slot meanwhile, with money reserved, are not in flight.
+    """
+    excess = Misbehaviour(longer(4), seconds=0.1)  # so that all threads have reserved money when the answer comes
+    service.misbehave = lambda received, attempt: excess if number_of(received) >= normal else None
+    ended = run(service, limit=limit, concurrency=concurrency)
     assert isinstance(ended.error, BudgetError)
     check_bounds(service, ended.paid)
-    assert service.charged <= LIMIT + 4 * (1.2 - 0.3)
+    assert limit < service.charged <= limit + concurrency * (1.2 - 0.3)
+
+
+def test_excess_of_reranking_is_limited_to_calls_in_flight(service: Charging) -> None:
+    """Four searches share one slot: the first answer shows that the money reserved for the others is too little."""
+    reranking(service.server)
+    dearer = Misbehaviour(
+        lambda answer: Answer(200, {**answer.body, "usage": {"total_tokens": 1000}}),  # type: ignore[dict-item]
+        seconds=0.1,
+    )
+    service.misbehave = lambda received, attempt: dearer
+    setting = LLMSettings(prices=Prices({"small": Price(input=200.0, output=0)}), budget=Budget(0.1), clock=QUICK)
+    scoring = EndpointScoring(Endpoint(model="small", base_url=service.server.url), setting, NoCache(), Limits(1))
+
+    def search(number: int) -> str:
+        try:
+            return str(len(scoring.scores(f"one two {number}", [("", "four five six")])))
+        except BudgetError as error:
+            return str(error)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(4) as pool:
+        patch.setenv("RERANK_API_KEY", KEY)
+        outcomes = list(pool.map(search, range(4)))
+    assert [outcome for outcome in outcomes if outcome == "1"] == ["1"]
+    assert service.charged == pytest.approx(0.2)
 
 
 # ---------------------------------------------------------------- answers that cannot be used
