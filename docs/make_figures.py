@@ -26,12 +26,11 @@ Record: TypeAlias = Mapping[str, Any]
 
 
 class Column(NamedTuple):
-    """A column of figures: of a data set with an encoder, or with `over` the gains over that method."""
+    """A column of figures: of a data set with an encoder."""
 
     head: str
     data: str
     encoder: str = "all-MiniLM-L6-v2"
-    over: str = ""
 
 
 class Block(NamedTuple):
@@ -128,15 +127,7 @@ def _find(records: Sequence[Record], label: str, column: Column) -> Record:
 
 
 def _cell(records: Sequence[Record], label: str, column: Column) -> str:
-    record = _find(records, label, column)
-    if not column.over:
-        return " / ".join(f"{value:.1f}" for value in record["figures"][label])
-    gains = record["gains"].get(label, {}).get(column.over, [])
-    return ", ".join(f"{_signed(gain, '+')} ({_signed(low)} to {_signed(high)})" for gain, low, high in gains)
-
-
-def _signed(value: float, plus: str = "") -> str:
-    return f"{value:{plus}.1f}".replace("-", "−")
+    return " / ".join(f"{value:.1f}" for value in _find(records, label, column)["figures"][label])
 
 
 def _describe(records: Sequence[Record]) -> str:

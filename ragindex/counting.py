@@ -22,6 +22,7 @@ from ragindex.llm import tokens
 from ragindex.llm.call_keys import PaidBefore
 from ragindex.llm.client import LLMClient
 from ragindex.llm.offline import OfflineRules
+from ragindex.llm.own_prompts import with_own_prompt
 from ragindex.llm.tasks import Failure, Message, Output, Task, render_messages
 
 COUNTED_ENCODING = "counted encoding"
@@ -199,8 +200,7 @@ class CountingRules(OfflineRules):
 
     def record(self, task: Task[Output], inputs: Mapping[str, Any], output: Output, seconds: float) -> None:
         """Record the tokens of a question and its answer."""
-        prompt = self._own_prompts.get(task.name)
-        messages = render_messages(task if prompt is None else replace(task, prompt=prompt), inputs)
+        messages = render_messages(with_own_prompt(task, self._own_prompts), inputs)
         read = tokens.count_message_tokens(messages, self.model)
         answered = task.output.model_validate(output.model_dump()).model_dump_json(
             include=set(task.output.model_fields)

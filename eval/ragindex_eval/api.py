@@ -12,7 +12,7 @@ from ragindex.index.index import Index
 from ragindex_eval.data import datasets, gold_classes
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.result import Result
-from ragindex_eval.run.experiment import load_dataset
+from ragindex_eval.run.experiment import load_dataset, split_documents
 from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import evaluate
@@ -64,7 +64,7 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
         _refuse(_given(settings, ("format", *_SELECTION)), "describes a path, and the data is a Corpus")
         if settings.questions is None:
             raise UsageError("compare: a Corpus comes without questions. Give questions=FILE, a .csv, .jsonl or .txt.")
-        return datasets.add_questions(
+        dataset = datasets.add_questions(
             data,
             settings.questions,
             skip_bad=settings.skip_bad,
@@ -72,9 +72,12 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
             kinds=settings.kinds,
             seed=settings.seed or 0,
         )
+        return split_documents(dataset, settings.chunking)
     given = _given(settings, ("questions", "format", "limit", "kinds", *_SELECTION))
     _refuse(given, "describes a path, and the data is a Dataset, which is read already")
-    return data if data.gold is None else replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))
+    if data.gold is not None:
+        data = replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))
+    return split_documents(data, settings.chunking)
 
 
 def _given(settings: CompareSettings, names: Sequence[str]) -> list[str]:

@@ -43,7 +43,7 @@ _SIGNALLED = 128
 _STOPPED = "Stopped. Progress saved. Run the same command to resume."
 _STOPPED_AT_ONCE = "Stopped at once. Run the same command to resume."
 _KEEP_PROGRESS = frozenset(
-    ["index", "add", "update", "remove", "repair", "compare", "demo", "recommend", "tune", "gate", "judge"]
+    ["index", "add", "update", "remove", "repair", "compare", "study", "demo", "recommend", "tune", "gate", "judge"]
 )
 """The commands that go on where they were stopped."""
 
@@ -234,11 +234,15 @@ def quote_argument(value: object) -> str:
 
 
 class _Interrupt(BaseException):
-    """The exception for Ctrl-C and SIGTERM. It is not KeyboardInterrupt, because typer handles that itself."""
+    """The exception for Ctrl-C and SIGTERM. It is not KeyboardInterrupt, because typer handles that itself.
+
+    `sentence` is what the command ends with, if the block that it ends has one of its own (`explain_stop`).
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.exit_code = _SIGNALLED + number
+        self.sentence = ""
 
 
 def expect_command(name: str) -> None:
@@ -250,14 +254,11 @@ def expect_command(name: str) -> None:
 @contextmanager
 def explain_stop(sentence: str) -> Iterator[None]:
     """If Ctrl-C ends the block, let the command end with `sentence`."""
-    run = _current.get() or _Run(ledger.Tally())
-    before, run.stopped = run.stopped, sentence
     try:
         yield
-    except Exception:
-        run.stopped = before
+    except _Interrupt as interrupt:
+        interrupt.sentence = interrupt.sentence or sentence
         raise
-    run.stopped = before
 
 
 @contextmanager
@@ -314,8 +315,9 @@ def _run_explained(start: Callable[[], None], run: _Run) -> None:
         _print_error(message)
         raise SystemExit(BrokenPluginError.exit_code) from error
     except _Interrupt as interrupt:
-        run.fail(run.stopped, interrupt.exit_code)
-        print_note(run.stopped)
+        sentence = interrupt.sentence or run.stopped
+        run.fail(sentence, interrupt.exit_code)
+        print_note(sentence)
         raise SystemExit(interrupt.exit_code) from None
     finally:
         end_work()

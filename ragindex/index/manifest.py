@@ -379,6 +379,24 @@ def describe_chunking(settings: IndexSettings) -> str:
     return f"passages({', '.join([f'by={settings.by}', *(f'{name}={value}' for name, value in sizes)])})"
 
 
+def require_chunking(folder: Path, settings: IndexSettings, chunking: Chunking | str | None) -> None:
+    """Raise UsageError if the index splits its documents by another chunking than this; any fits "default"."""
+    if chunking == "default" or (settings.by, settings.size, settings.overlap) == _chunk_settings(chunking):
+        return
+    hint = f"To change it, run: ragindex index --index {shlex.quote(str(folder))} --chunking 'passages(by=…, size=…)'"
+    if settings.by is None:
+        hint = "That cannot change. Choose another folder with --index, or give a chunking to methods (over=…)."
+    raise UsageError(f"The index {folder} splits its documents otherwise: {describe_chunking(settings)}. {hint}")
+
+
+def _chunk_settings(chunking: Chunking | str | None) -> tuple[ChunkBy | None, int | None, int | None]:
+    """Return the unit, the size and the overlap of a chunking; None for those of whole documents."""
+    if chunking is None:
+        return None, None, None
+    cut = chunking if isinstance(chunking, Chunking) else Chunking()
+    return cut.by, cut.size, cut.overlap
+
+
 def with_chunking(folder: Path, settings: IndexSettings, chunking: Chunking) -> IndexSettings:
     """Return the settings of an index that splits its documents by `chunking` from now on. Raises UsageError.
 
@@ -402,24 +420,14 @@ def resolve_settings(
     """
     if language is not None:
         analyse("", language)  # raises an error that suggests similar names if the language is unknown
-    cut = Chunking() if chunking == "default" else chunking
     described = registry.describe(store)
-    if isinstance(cut, Chunking):
-        require_own_chunking(cut)
-    asked_cut = (cut.by, cut.size, cut.overlap) if isinstance(cut, Chunking) else (None, None, None)
+    if isinstance(chunking, Chunking):
+        require_own_chunking(chunking)
     if manifest is None:
-        by, size, overlap = asked_cut
+        by, size, overlap = _chunk_settings(chunking)
         language = language or current_values(None)["language"]
         return IndexSettings(language=language, by=by, size=size, overlap=overlap, store=described)
-    manifest_cut = (manifest.settings.by, manifest.settings.size, manifest.settings.overlap)
-    if chunking != "default" and manifest_cut != asked_cut:
-        change = f"ragindex index --index {shlex.quote(str(folder))} --chunking 'passages(by=…, size=…)'"
-        hint = f"To change it, run: {change}"
-        if manifest.settings.by is None:
-            hint = "That cannot change. Choose another folder with --index, or give a chunking to methods (over=…)."
-        raise UsageError(
-            f"The index {folder} splits its documents otherwise: {describe_chunking(manifest.settings)}. {hint}"
-        )
+    require_chunking(folder, manifest.settings, chunking)
     fixed = (
         ("language", manifest.settings.language, language in (None, manifest.settings.language)),
         ("store", manifest.settings.store["name"], described["name"] == manifest.settings.store["name"]),

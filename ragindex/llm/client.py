@@ -22,6 +22,7 @@ from ragindex.llm.json_text import drop_thoughts
 from ragindex.llm.openai_chat import SCHEMA_HINT, ChatRequest, OpenAIChat
 from ragindex.llm.openai_parameters import ChatParameters
 from ragindex.llm.output import Reading, UnusableError, read_json, schema_text
+from ragindex.llm.own_prompts import with_own_prompt
 from ragindex.llm.rate_limits import StoppedError, StopSignal, stopping
 from ragindex.llm.tasks import Failure, Message, Output, Task, may_wait, render_messages, retries_failed
 
@@ -49,11 +50,6 @@ class LLMClient(LLM):
         prompts = [dict(self._given.own_prompts)] if self._given.prompts is not None else []
         return f"{chat.provider}-{chat.model}-{digest([chat.base_url, dict(chat.parameters), caps, *prompts])[:8]}"
 
-    def with_own_prompt(self, task: Task[Output]) -> Task[Output]:
-        """Return a task with the user's prompt in place of its own, if there is one."""
-        prompt = self._given.own_prompts.get(task.name)
-        return task if prompt is None else replace(task, prompt=prompt)
-
     @property
     def batch_size(self) -> int:
         """Most inputs of one `map` that are answered in one batch; 1 without batches."""
@@ -61,7 +57,7 @@ class LLMClient(LLM):
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Answer one input. An unusable answer is requested once more. Raises the same errors as `LLM.run`."""
-        task = self.with_own_prompt(task)
+        task = with_own_prompt(task, self._given.own_prompts)
         return self._require_usable(task, self._ask(task, inputs, repeat, again), again)
 
     def map(
@@ -79,7 +75,7 @@ class LLMClient(LLM):
         batches that an earlier run has sent. Raises UsageError for batches without a cache, and ServiceError if too
         many charged answers cannot be used.
         """
-        inputs, task = list(many), self.with_own_prompt(task)
+        inputs, task = list(many), with_own_prompt(task, self._given.own_prompts)
         if may_wait() and self._batches is None and self._given.batch:
             raise UsageError("Batches need the cache, so that nothing is paid twice. Leave out --no-cache.")
         if may_wait() and self._batches is not None:
@@ -155,7 +151,7 @@ class LLMClient(LLM):
 
     def find_answer(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0) -> Output | None:
         """Return the usable answer that the cache has for an input; None if `run` would pay. Records nothing."""
-        task = self.with_own_prompt(task)
+        task = with_own_prompt(task, self._given.own_prompts)
         turns, _ = self._read_cache(task, self._request(task, inputs, repeat), again=False)
         result = turns[-1].result if turns else None
         return result.output if isinstance(result, Reading) else None
@@ -164,7 +160,7 @@ class LLMClient(LLM):
         self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0
     ) -> tuple[Output, PaidBefore] | None:
         """Return the usable answer that the cache has to an input under other settings; None if there is none."""
-        task = self.with_own_prompt(task)
+        task = with_own_prompt(task, self._given.own_prompts)
         for before, answer in self._calls.find_paid_before(task, self._request(task, inputs, repeat)):
             with suppress(UnusableError):
                 return _parse_output(task, answer, cut=False).output, before

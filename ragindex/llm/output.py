@@ -291,3 +291,27 @@ def _make_encodable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_make_encodable(key): _make_encodable(item) for key, item in value.items()}
     return [_make_encodable(item) for item in value] if isinstance(value, list) else value
+
+
+# ---------------------------------------------------------------- plain texts
+
+_NUMBER = regex.compile(r"\d{1,9}")
+
+
+def read_chosen_numbers(text: str, noun: str) -> list[int]:
+    """Return the numbers in a text, in order. Raises ValueError if it has none and does not say `none`.
+
+    `noun` is what they number.
+    """
+    numbers = [int(number) for number in _NUMBER.findall(text)]
+    if not numbers and "none" not in text.casefold():
+        raise ValueError(f"it names no {noun} by its number")
+    return numbers
+
+
+def read_first_line(text: str, noun: str) -> str:
+    """Return the first line that is not blank, stripped. Raises ValueError, with the `noun`, if there is none."""
+    for line in text.splitlines():
+        if line := line.strip():
+            return line
+    raise ValueError(noun)

@@ -4,7 +4,7 @@ The file is named with a hash of its content, so that answers to other prompts a
 """
 
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -12,11 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from ragindex._util.canonical import digest
 from ragindex.errors import DataError, UsageError
-from ragindex.llm.tasks import check_prompt
+from ragindex.llm.tasks import Output, Task, check_prompt
 
 _HASH_LENGTH = 12
 _MOST_BYTES = 1_000_000
 _EXPECTED = "a YAML file with prompts by the name of the task, as 'answer: |' and a template below it"
+_contents: dict[str, Mapping[str, str]] = {}
+"""What was read, by the name with the hash."""
 
 
 def resolve_prompts(written: str) -> str:
@@ -25,20 +27,29 @@ def resolve_prompts(written: str) -> str:
     Raises DataError if the file cannot be read, and UsageError if `written` has a hash and the content has changed.
     """
     name, _, known = written.partition("#")
-    actual = digest(_read_file(name))[:_HASH_LENGTH]
+    prompts = _read_file(name)
+    actual = digest(prompts)[:_HASH_LENGTH]
     if known and known != actual:
         raise UsageError(
             f"The prompts in {name} have changed: expected {known}, found {actual}. To use them as they are now, write "
             f"prompts={name}."
         )
-    return f"{name}#{actual}"
+    resolved = f"{name}#{actual}"
+    _contents[resolved] = prompts
+    return resolved
 
 
-@cache
 def read_prompts(resolved: str) -> Mapping[str, str]:
     """Return the templates by the name of their task, from a file that `resolve_prompts` has named."""
-    resolve_prompts(resolved)
-    return _read_file(resolved.partition("#")[0])
+    if resolved not in _contents:  # named by another process
+        resolve_prompts(resolved)
+    return _contents[resolved]
+
+
+def with_own_prompt(task: Task[Output], prompts: Mapping[str, str]) -> Task[Output]:
+    """Return a task with the prompt that `prompts` has for it in place of its own, if there is one."""
+    prompt = prompts.get(task.name)
+    return task if prompt is None else replace(task, prompt=prompt)
 
 
 def _read_file(name: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import BaseModel, RootModel
 
 from ragindex._util.canonical import digest, encodable
-from ragindex.errors import DataError, UsageError
+from ragindex.errors import DataError, LLMError, UsageError
 from ragindex.plugins import code_fingerprint
 
 Output = TypeVar("Output", bound=BaseModel)
@@ -45,6 +45,13 @@ class Failure:
     reason: str
     kind: str
     set_aside: bool = False
+
+
+def require_output(outcome: Output | Failure) -> Output:
+    """Return an output of `LLM.map`. Raises LLMError for a failure."""
+    if isinstance(outcome, Failure):
+        raise LLMError(outcome.reason, outcome.kind, set_aside=outcome.set_aside)
+    return outcome
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, StringConstraints
 
 from ragindex.english import find_names, strip_brackets, unmentioned_words
-from ragindex.errors import LLMError
 from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import build_context
-from ragindex.llm.tasks import Failure, Task
+from ragindex.llm.output import read_first_line
+from ragindex.llm.tasks import Task, require_output
 from ragindex.retrieval.trace import Trace
 from ragindex.text_analysis import analyse, token_spans
 from ragindex.types import Hit
@@ -56,7 +56,7 @@ class QuestionWriter:
             ]
             answers = self.llm.map(SECOND_QUESTION, inputs)
             step["ids"] = tuple(hit.id for hit in bridges)
-        return [Bridge(hit, _require(answer)) for hit, answer in zip(bridges, answers, strict=True)]
+        return [Bridge(hit, require_output(answer).question) for hit, answer in zip(bridges, answers, strict=True)]
 
     def _shorten(self, hit: Hit) -> str:
         (passage,) = build_context([hit], (), _SHOWN_TOKENS, self.model).passages
@@ -114,19 +114,9 @@ def _write_by_rule(inputs: Mapping[str, Any]) -> SecondQuestion:
     return SecondQuestion(question=inputs["by_rule"][:1_000])
 
 
-def _require(answer: SecondQuestion | Failure) -> str:
-    """Return the question. Raises LLMError if there is none."""
-    if isinstance(answer, Failure):
-        raise LLMError(answer.reason, answer.kind, set_aside=answer.set_aside)
-    return answer.question
-
-
 def _read_question(text: str) -> SecondQuestion:
     """Return the first line that is not blank. Raises ValueError if there is none."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise ValueError("a question")
-    return SecondQuestion(question=lines[0])
+    return SecondQuestion(question=read_first_line(text, "a question"))
 
 
 SECOND_QUESTION: Task[SecondQuestion] = Task(

@@ -10,12 +10,11 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from ragindex.english import overlaps, split_sentences
-from ragindex.errors import LLMError
 from ragindex.filters import Filter, Ids, combine_filters
 from ragindex.interfaces import Collection, Encoder, Floats, OpenIndex, Part, Retriever, Scheme, VectorQuery
 from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import build_context
-from ragindex.llm.tasks import Failure, Task
+from ragindex.llm.tasks import Task, require_output
 from ragindex.llm.tokens import count_text_tokens
 from ragindex.parts.text.passages import OVER_PASSAGES, Passages, PassagesField
 from ragindex.parts.vectors.vectors import Vectors
@@ -96,7 +95,7 @@ class ReportReader:
         rows = [rows[place] for place in np.random.default_rng(self.settings.seed).permutation(len(rows))]
         batches = list(pack_reports(rows, self.settings.batch_tokens, self.model))
         inputs = [{"question": question, "reports": _number(batch), "language": self.language} for batch in batches]
-        answers = self.llm.map(POINTS, inputs) if inputs else []
+        answers = map(require_output, self.llm.map(POINTS, inputs) if inputs else ())
         points = [point for batch, answer in zip(batches, answers, strict=True) for point in _rate(answer, batch)]
         points.sort(key=lambda point: -point.score)  # equal ones in the order of reading
         return points, {row["id"]: row["passage_ids"] for row in rows}
@@ -170,10 +169,8 @@ def _number(batch: Sequence[ReportRow]) -> list[dict[str, Any]]:
     return [{"number": number, "text": row["text"]} for number, row in enumerate(batch, start=1)]
 
 
-def _rate(answer: "ReportPoints | Failure", batch: Sequence[ReportRow]) -> Iterator[RatedPoint]:
+def _rate(answer: "ReportPoints", batch: Sequence[ReportRow]) -> Iterator[RatedPoint]:
     """Yield the points of a batch that help; numbers of no report are dropped, as are points that cite none."""
-    if isinstance(answer, Failure):
-        raise LLMError(answer.reason, answer.kind, set_aside=answer.set_aside)
     for point in answer.points:
         numbers = sorted({number for number in point.reports if 1 <= number <= len(batch)})
         text = " ".join(point.point.split())

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import regex
 from pydantic import BaseModel
 
 from ragindex.interfaces.llm import LLM
+from ragindex.llm.output import read_chosen_numbers
 from ragindex.llm.tasks import Task
 from ragindex.text_analysis import analyse
 from ragindex.types import Triple
-
-_NUMBER = regex.compile(r"\d{1,9}")
 
 
 class HelpfulFacts(BaseModel):
@@ -56,10 +54,7 @@ def _choose_by_rule(inputs: Mapping[str, Any]) -> HelpfulFacts:
 
 def _read_choice(text: str) -> HelpfulFacts:
     """Return the numbers in a plain text. Raises ValueError if it has none and does not say `none`."""
-    numbers = [int(number) for number in _NUMBER.findall(text)]
-    if not numbers and "none" not in text.casefold():
-        raise ValueError("it names no fact by its number")
-    return HelpfulFacts(facts=numbers)
+    return HelpfulFacts(facts=read_chosen_numbers(text, "fact"))
 
 
 FACT_FILTER: Task[HelpfulFacts] = Task(

@@ -20,6 +20,7 @@ from ragindex.errors import UsageError
 from ragindex.interfaces import OpenIndex
 from ragindex.interfaces.llm import LLM
 from ragindex.llm.answer_question import NumberedPassage
+from ragindex.llm.output import read_chosen_numbers
 from ragindex.llm.tasks import Task
 from ragindex.plugins.base import Plugin
 
@@ -145,10 +146,7 @@ def choose_by_rule(inputs: Mapping[str, Any]) -> PassageChoice:
 
 def read_choice(text: str) -> PassageChoice:
     """Return the numbers in a plain text, in order. Raises ValueError if it has none and does not say `none`."""
-    numbers = [int(number) for number in regex.findall(r"\d{1,9}", text)]
-    if not numbers and "none" not in text.casefold():
-        raise ValueError("it names no passage by its number")
-    return PassageChoice(passages=numbers)
+    return PassageChoice(passages=read_chosen_numbers(text, "passage"))
 
 
 RERANK = Task(

@@ -12,7 +12,7 @@ from ragindex.corpus import Corpus, FileSelection
 from ragindex.errors import UsageError
 from ragindex.index.documents import DocumentChanges, Removals
 from ragindex.index.index import Index
-from ragindex.index.manifest import read_manifest, require_apart
+from ragindex.index.manifest import read_manifest, require_apart, require_chunking
 from ragindex.index.notes import format_changes
 from ragindex.index.parts import TRIPLES
 from ragindex.index.readings import find_reading
@@ -70,9 +70,14 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
         seed=seed or 0,
         list_renames=partial(_list_renames, index),
     )
-    if settings.chunking is None:
+    return split_documents(dataset, settings.chunking)
+
+
+def split_documents(dataset: Dataset, chunking: str | None) -> Dataset:
+    """Return the data set with its documents in these chunks, if any are named. Raises UsageError."""
+    if chunking is None:
         return dataset
-    return replace(dataset, corpus=replace(dataset.corpus, split=parse_chunking(settings.chunking)))
+    return replace(dataset, corpus=replace(dataset.corpus, split=parse_chunking(chunking)))
 
 
 def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:
@@ -88,19 +93,24 @@ def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:
 def prepare_index(
     settings: IndexAndModelSettings, data: Dataset | None, index: Index | None, budget: Budget | None
 ) -> Iterator[Index]:
-    """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named."""
+    """Open the index of the settings, or yield the open one. Raises UsageError if neither data nor index is named.
+
+    Raises UsageError too if the index splits its documents by another chunking than that of the data.
+    """
     if index is None and settings.index is None and data is None:
         raise UsageError("compare needs DATA, or --index with documents and --questions FILE.")
     folder = index.folder if index is not None else settings.index_folder(data.name if data else "")
     if data is not None:
         require_apart(folder, data.source, data.corpus)
+    chunking = "default" if data is None else data.corpus.chunking
     if index is not None:
+        require_chunking(folder, index.manifest.settings, chunking)
         yield index
         return
     with Index.open(
         folder,
         **settings.opened_with(),
-        chunking="default" if data is None else data.corpus.chunking,
+        chunking=chunking,
         llm_settings=LLMSettings(budget=budget or parse_budget(settings.budget), reuse_answers=settings.reuse_answers),
         keep_calls=not settings.no_cache,
         create=True,

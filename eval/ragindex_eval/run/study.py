@@ -109,13 +109,7 @@ def run_study(
             if len(corpora) == 1:  # of several, one after the other is in memory
                 comparisons = list(comparisons)
             again = comparisons if len(corpora) == 1 else _list_all(corpora, settings)
-            approve(
-                lambda: [
-                    estimate
-                    for each, data in again
-                    for estimate in estimate_comparison(each, each, data, plan.schemes, thorough=thorough)
-                ]
-            )
+            approve(partial(_estimate_all, plan, again, thorough=thorough))
         for comparison, data in comparisons:
             watch_one = None if watch is None else partial(watch, len(done))
             done.append(evaluate(plan, comparison, data, budget=budget, watch=watch_one))
@@ -126,12 +120,20 @@ def run_study(
 
 
 def estimate_study(settings: CompareSettings) -> list[Estimate]:
-    """Estimate what every comparison in the settings may still cost. Raises as `run_study` does before it starts."""
-    plan = _make_checked_plan(settings)
+    """Estimate what every comparison in the settings may still cost: everything is counted, and no key is needed.
+
+    Raises as `run_study` does before it starts.
+    """
+    return _estimate_all(_make_checked_plan(settings), _list_all(settings.all_corpora(), settings), thorough=True)
+
+
+def _estimate_all(
+    plan: Plan, comparisons: Iterable[tuple[CompareSettings, Dataset | None]], *, thorough: bool
+) -> list[Estimate]:
     return [
         estimate
-        for each, data in _list_all(settings.all_corpora(), settings)
-        for estimate in estimate_comparison(each, each, data, plan.schemes)
+        for settings, data in comparisons
+        for estimate in estimate_comparison(settings, settings, data, plan.schemes, thorough=thorough)
     ]
 
 

@@ -19,7 +19,7 @@ from ragindex.english import (
     unmentioned_names,
     write_sentence,
 )
-from ragindex.llm.output import UnusableError, read_json
+from ragindex.llm.output import UnusableError, read_first_line, read_json
 from ragindex.llm.tasks import Task
 from ragindex.parts.triples.triple_json import TripleLists, read_triples
 from ragindex.text_analysis import analyse
@@ -180,10 +180,7 @@ def _parse_rewritten(text: str) -> RewrittenQuestion:
     """Return the first line that is not blank. Raises ValueError if there is none."""
     if (parsed := _parse_json(text, RewrittenQuestion)) is not None:
         return parsed
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise ValueError("a question")
-    return RewrittenQuestion(question=lines[0])
+    return RewrittenQuestion(question=read_first_line(text, "a question"))
 
 
 def _parse_json(text: str, output: type[_Output]) -> _Output | None:

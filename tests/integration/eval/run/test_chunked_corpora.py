@@ -7,6 +7,9 @@ import pytest
 from comparing import compare
 
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
+from ragindex.types import Chunking
+from ragindex_eval.data.datasets import read_dataset
 
 LONG = "Ostra Bridge was designed by Ilse Harrow. " * 4
 PUBLISHED = {
@@ -59,3 +62,31 @@ def test_an_index_of_other_chunks_is_refused(data: Path, tmp_path: Path) -> None
         compare(data, "bm25", k=1, index=tmp_path / "other", chunking="passages")
     with pytest.raises(UsageError, match=r"--chunking is for DATA\. .* run: ragindex index --index "):
         compare(questions=data, methods="bm25", index=tmp_path / "index", chunking="passages(size=7)")
+
+
+@pytest.mark.parametrize("as_corpus", [True, False])
+def test_documents_that_are_read_already_are_split_as_asked(data: Path, tmp_path: Path, *, as_corpus: bool) -> None:
+    dataset = read_dataset(str(data))
+    given = {"chunking": "passages(size=7)", "index": tmp_path / "index", "methods": "bm25", "k": 1}
+    if as_corpus:
+        (tmp_path / "questions.csv").write_text(
+            f"question,answer,documents\nWho designed Ostra Bridge?,Ilse Harrow,{dataset.corpus.documents[0].id}\n",
+            encoding="utf-8",
+        )
+        result = compare(dataset.corpus, questions=tmp_path / "questions.csv", **given)
+    else:
+        result = compare(dataset, **given)
+    assert (result.dataset.documents, result.dataset.passages) == (2, 5)
+    assert result.methods[0].metrics["R@1"] == 1.0
+
+
+def test_an_open_index_of_other_chunks_is_refused(data: Path, tmp_path: Path) -> None:
+    refusal = r"splits its documents otherwise: passages\(by=words, size=9\)\. To change it, run"
+    with Index.open(tmp_path / "index", chunking=Chunking(size=9, overlap=0, by="words"), create=True) as index:
+        with pytest.raises(UsageError, match=refusal):
+            compare(data, "bm25", k=1, index=index, chunking="passages(size=7)")
+        with pytest.raises(
+            UsageError, match="splits its documents otherwise"
+        ):  # the documents are passages as they are
+            compare(data, "bm25", k=1, index=index)
+        assert compare(data, "bm25", k=1, index=index, chunking="passages(size=9)").dataset.passages == 5

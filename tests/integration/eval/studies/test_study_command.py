@@ -131,11 +131,25 @@ def test_the_settings_of_a_run_are_those_of_the_paper() -> None:
     assert (own.seed, own.seeds, own.llm, own.out) == (7, None, "offline", Path("o"))
 
 
-def test_a_run_by_rules_needs_no_key() -> None:
+def write_hotpotqa() -> None:
     write_files(Path("data"))
-    command = ("study", "griever-table-2", "--on", "hotpotqa", "--data", "data", "--encoder", "lsa", "--llm", "offline")
     for name in ("hotpotqa.json", "hotpotqa_corpus.json"):
         Path("data", name.replace("hotpotqa", "musique")).rename(Path("data", name))
+
+
+def test_a_dry_run_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    write_hotpotqa()
+    done = ragindex("study", "griever-table-2", "--on", "hotpotqa", "--data", "data", "--dry-run", "--json", "-")
+    assert done.code == 0, done.err
+    (row,) = done.json["data"]
+    assert [need["state"] for need in row["needs"] if need["kind"] == "key"] == ["missing"]
+    assert sum(task["calls"] for task in row["estimate"]["tasks"]) > 0
+
+
+def test_a_run_by_rules_needs_no_key() -> None:
+    write_hotpotqa()
+    command = ("study", "griever-table-2", "--on", "hotpotqa", "--data", "data", "--encoder", "lsa", "--llm", "offline")
     done = ragindex(*command, "--json", "-")
     assert done.code == 0, done.err
     assert done.json["published"]["data"] == "hotpotqa"

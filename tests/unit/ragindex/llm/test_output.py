@@ -10,9 +10,11 @@ from pydantic import BaseModel, Field
 
 from examples import examples
 from ragindex._util.canonical import encodable
+from ragindex.errors import LLMError
 from ragindex.llm import json_text
 from ragindex.llm.json_text import drop_thoughts, repair_text
-from ragindex.llm.output import UnusableError, read_json
+from ragindex.llm.output import UnusableError, read_chosen_numbers, read_first_line, read_json
+from ragindex.llm.tasks import Failure, require_output
 
 
 class Triple(BaseModel):
@@ -379,3 +381,26 @@ def test_closing_brackets_are_added_before_anything_is_repaired() -> None:
     text = r'{"triples": [["\u001f\f", "a\/b", "\ud83c\udf5e"]]'  # json_repair leaves \f and \/ as they are written
     assert read_json(text, Tuples)[:2] == (Tuples(triples=[("\x1f\f", "a/b", "🍞")]), "repaired")
     assert read_json('{"triples": [["a", "b", "c"]],', Tuples)[0].triples == [("a", "b", "c")]
+
+
+# ---------------------------------------------------------------- plain texts
+
+
+def test_numbers_in_a_plain_text() -> None:
+    assert read_chosen_numbers("Facts 3, 12 and 3", "fact") == [3, 12, 3]
+    assert read_chosen_numbers("None of them.", "fact") == []
+    with pytest.raises(ValueError, match="it names no fact by its number"):
+        read_chosen_numbers("all of them", "fact")
+
+
+def test_the_first_line_of_a_plain_text() -> None:
+    assert read_first_line("\n  \n Who built it? \nAnd when?", "a question") == "Who built it?"
+    with pytest.raises(ValueError, match="a question"):
+        read_first_line(" \n ", "a question")
+
+
+def test_a_failure_becomes_an_error() -> None:
+    assert require_output(Names(names=["a"])) == Names(names=["a"])
+    with pytest.raises(LLMError, match="no answer") as raised:
+        require_output(Failure("echo", "no answer", "refused", set_aside=True))
+    assert (raised.value.kind, raised.value.set_aside) == ("refused", True)
