@@ -46,7 +46,7 @@ def measure(corpus: Sequence[Document], texts: Sequence[str], folder: Path) -> N
         lambda n: text.search([TextQuery(texts[n], K, HIT_FIELDS)]), len(texts)
     )
     rows["dense, encoder included"] = times(lambda n: retrievers["dense"].retrieve(queries[n], K), len(texts))
-    rows["encoder and Collection.search, Nearest"] = times(
+    rows["encoder and Collection.search, VectorQuery"] = times(
         lambda n: near.search([VectorQuery(encode([texts[n]])[0], K, HIT_FIELDS)]), len(texts)
     )
     for name in ("hybrid", "composed"):
@@ -55,8 +55,8 @@ def measure(corpus: Sequence[Document], texts: Sequence[str], folder: Path) -> N
     print(f"\n{len(corpus)} passages, {len(texts)} questions, k = {K}, random vectors of 384 dimensions")
     for name, (p50, p95) in rows.items():
         print(f"  {name:42s} p50 {p50:7.3f} ms   p95 {p95:7.3f} ms")
-    print(f"  bm25 / Collection.search: {rows['bm25'][0] / rows['Collection.search, Match'][0]:.2f} (at most 1.5)")
-    dense = rows["dense, encoder included"][0] / rows["encoder and Collection.search, Nearest"][0]
+    print(f"  bm25 / Collection.search: {rows['bm25'][0] / rows['Collection.search, TextQuery'][0]:.2f} (at most 1.5)")
+    dense = rows["dense, encoder included"][0] / rows["encoder and Collection.search, VectorQuery"][0]
     print(f"  dense / encoder and Collection.search: {dense:.2f} (at most 1.5)")
 
 

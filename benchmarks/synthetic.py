@@ -50,11 +50,15 @@ class RandomVectors(EncoderPlugin):
 
 @dataclass(frozen=True)
 class RandomEncoder(Encoder):
-    dimensions: int
+    size: int
 
     @property
     def id(self) -> str:
-        return f"random-{self.dimensions}"
+        return f"random-{self.size}"
+
+    @property
+    def dimensions(self) -> int:
+        return self.size
 
     def encode_documents(self, texts: Sequence[str]) -> Floats:
         vectors = np.empty((len(texts), self.dimensions), np.float32)

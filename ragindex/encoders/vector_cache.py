@@ -5,12 +5,14 @@ that are compared with a question only.
 """
 
 import hashlib
+import os
 import sqlite3
+import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,7 +43,8 @@ from ragindex.types import Span, Usage
 
 _Cost: TypeAlias = tuple[float, float, float, float | None]
 """Seconds, input tokens, output tokens, money; None if the price is unknown. Estimated tokens are negative."""
-_BATCH = 2048  # texts sorted by length, encoded and committed together, by encoders that cost nothing
+_BATCH = 256  # texts encoded and committed together, by encoders that cost nothing
+_CACHE_KIB = 65_536  # pages of the file in memory while it stays open: keys are hashes, which touch random pages
 _KEYS_PER_STATEMENT = 500
 _SUM = 4  # bytes of a checksum
 _SHOWN = 80  # characters of a text in an error
@@ -97,6 +100,8 @@ class CachedEncoder(QueryEncoder):
     ) -> None:
         self._encoder, self._path, self._id = encoder, path, id or encoder.id
         self._paid_vectors = None if questions is None else PaidVectors(questions, questions)
+        self._open_until: tuple[tuple[int, int], ExitStack] | None = None
+        self._open_connection: sqlite3.Connection | None = None
         self.question_words = WordCount()
         """Of the questions that were encoded since it was opened. Threads may lose some of each other's."""
         if isinstance(encoder, TokenEncoder):
@@ -212,7 +217,7 @@ class CachedEncoder(QueryEncoder):
         keys, failures = [_key(text) for text in texts], dict[bytes, EncodingFailure]()
         texts_by_key = dict(zip(keys, texts, strict=True))
         turn = hashlib.sha256(self.id.encode()).hexdigest()
-        with _open_file(self._path) as connection:
+        with self._connection() as connection:
             cache_pruning.mark_used(connection, self.id, list(texts_by_key))
             rows = self._read_rows(connection, list(texts_by_key))
             missing = [key for key in texts_by_key if key not in rows]
@@ -245,6 +250,34 @@ class CachedEncoder(QueryEncoder):
             return
         record_replayed_call(self.id, first)
 
+    @contextmanager
+    def keep_cache_open(self) -> Iterator[None]:
+        """Keep the file open inside the block once it is used, for this thread of this process.
+
+        Closing it after each call would rewrite what is new. Commits of an encoder that costs nothing survive the end
+        of the process, but maybe not that of the power.
+        """
+        with ExitStack() as exits:
+            self._open_until = (os.getpid(), threading.get_ident()), exits
+            try:
+                yield
+            finally:
+                self._open_until = self._open_connection = None
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        if self._open_until is None or self._open_until[0] != (os.getpid(), threading.get_ident()):
+            with _open_file(self._path) as connection:
+                yield connection
+            return
+        if self._open_connection is None:
+            self._open_connection = self._open_until[1].enter_context(_open_file(self._path))
+            self._open_connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            if self._encoder.texts_a_request is None:
+                self._open_connection.execute("PRAGMA synchronous = NORMAL")
+        with _wrap_errors(self._path):
+            yield self._open_connection
+
     def take_vectors(self, wanted: bool) -> None:
         """Choose whether `forget` keeps vectors until the next pruning; those that were paid for are kept anyway."""
         self.takes_vectors = wanted and self._encoder.texts_a_request is None
@@ -256,7 +289,7 @@ class CachedEncoder(QueryEncoder):
         """
         added = vectors if self.takes_vectors else None
         if texts and (added is not None or self._path.exists()):
-            with _open_file(self._path) as connection:
+            with self._connection() as connection:
                 if added is not None:
                     self._add_rows(connection, texts, added)
                 cache_pruning.mark_unused(connection, self.id, map(_key, texts))
@@ -401,9 +434,9 @@ def _time_encoder() -> Iterator[None]:
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a connection for one call, so that none is left open or shared with a forked process."""
+    """Open a connection, so that none is left open or shared with a forked process."""
     key_locks.require_one_name(path)
-    try:
+    with _wrap_errors(path):
         require_sqlite_log(path)
         with closing(sqlite3.connect(path, timeout=_PATIENCE)) as connection:
             with key_locks.hold_key(path, "tables"):
@@ -412,6 +445,12 @@ def _open_file(path: Path) -> Iterator[sqlite3.Connection]:
                 for statement in (_SCHEMA, *cache_pruning.PRUNING_SCHEMA):
                     connection.execute(statement)
             yield connection
+
+
+@contextmanager
+def _wrap_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except sqlite3.OperationalError as error:
         hint = "Check free space and write permission."
         raise StoreError(f"Cannot use the vector cache {path}: {error}. {hint}") from error

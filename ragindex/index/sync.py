@@ -11,7 +11,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -70,9 +70,10 @@ from ragindex.plugins.registry import describe, name_of
 from ragindex.types import Chunking, Usage
 
 _log = logging.getLogger(__name__)
-_BATCH = 1024
+_BATCH = 2048
+"""Passages per batch. Each batch is a version of a collection, whose cost grows with the number of versions."""
 _DEAR_BATCH = 256
-"""Passages per batch for parts that call an encoder or an LLM. The batch is small because a crash can lose one."""
+"""Passages per batch for parts that call an encoder or an LLM and lose a batch in a crash."""
 
 
 @dataclass(slots=True)
@@ -432,7 +433,7 @@ def _read_passage_revisions(tasks: Sequence[Building], corpus: pa.Table) -> dict
 
 def _forget(task: Building, ids: list[str]) -> int:
     """Remove passages from a part. Callers remove them from dependent parts before the part itself."""
-    with progress_bar(f"{task.name}: removing", len(ids)) as advance:
+    with progress_bar(f"{task.name}: removing", len(ids)) as advance, _keep_cache_open(task):
         for start in range(0, len(ids), _BATCH):
             batch = ids[start : start + _BATCH]
             task.coverage.begin(batch)
@@ -440,6 +441,10 @@ def _forget(task: Building, ids: list[str]) -> int:
             _remove(task, batch)
             advance(len(batch))
     return len(ids)
+
+
+def _keep_cache_open(task: Building) -> AbstractContextManager[None]:
+    return nullcontext() if task.encoder is None else task.encoder.keep_cache_open()
 
 
 def _remove(task: Building, ids: Sequence[str]) -> None:
@@ -451,16 +456,19 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
     task.context = task.context.reopened()  # the inputs may have changed since passages were removed
     if not len(todo) and not len(task.coverage.stored):
         task.part.apply(Change({}), task.context)  # an empty part needs its collections too
-    size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
+    expensive = task.part.uses & {"encoder", "model"} and not task.part.caches_costs
+    size = min(_BATCH, _DEAR_BATCH) if expensive else _BATCH
     if "model" in task.part.uses:
         size = max(size, task.context.llm.batch_size)
-    with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
+    stored = set(task.coverage.stored.column("id").to_pylist())
+    with progress_bar(f"{task.name}: indexing", len(todo)) as advance, _keep_cache_open(task):
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)
             ids, batch_revisions = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
             task.coverage.begin(ids)
             _touch_neighbours(task, ids)  # passages that share the old records
-            cost = _apply_batch(task, Change(dict(zip(ids, batch_revisions, strict=True))))
+            change = Change(dict(zip(ids, batch_revisions, strict=True)), fresh=stored.isdisjoint(ids))
+            cost = _apply_batch(task, change)
             _touch_neighbours(task, ids)  # passages that share the new records
             _cover(task, ids, batch_revisions, cost)
             advance(len(ids))

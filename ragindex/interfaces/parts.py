@@ -24,10 +24,14 @@ Uses: TypeAlias = frozenset[Literal["encoder", "model", "prompts", "import", "se
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One batch of work for a part: `upsert` maps passages to add or update to their revisions; `remove` lists ids."""
+    """One batch of work for a part: `upsert` maps passages to add or update to their revisions; `remove` lists ids.
+
+    If it is `fresh`, the part has made nothing of these passages yet, so it need not look for their old records.
+    """
 
     upsert: Mapping[str, str]
     remove: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 class PartContext(Protocol):
@@ -151,6 +155,8 @@ class Part(ChunkedPlugin, Generic[Opened_co]):
     searched_by: ClassVar["frozenset[SearchKind] | None"] = None
     """How methods can search the part's records as hits: by "text", their words, or by "vectors", their own or those
     that `vectors_of` makes of their texts. Empty: not at all. None: not stated, so that methods try it."""
+    caches_costs: ClassVar[bool] = False
+    """Whether the vectors that `apply` needs are cached while it runs, so that a crash loses few of a large batch."""
     finishes_changes: ClassVar[bool] = False
     """Whether each `finish` processes only what has changed; the times of all calls are then added up."""
     chunked: Annotated[Chunking | None, BeforeValidator(_parse_chunking)] = Field(

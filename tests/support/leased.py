@@ -46,7 +46,8 @@ def ids(retriever: object) -> list[str]:
 def states(workspace: Index) -> int:
     """How many versions the passages have on disk, that which their index was made from not counted."""
     (name,) = [name for name in workspace.store.names() if name.startswith("passages") and name.endswith(".records")]
-    versions = files.read_versions(workspace.folder / "store" / f"{name}.lance")
+    folder = workspace.folder / "store" / f"{name}.lance"
+    versions = {number: files.read_version(folder, number) for number in files.list_versions(folder)}
     return len(
         versions.keys() - {index.made_from for version in versions.values() for index in version.indexes.values()}
     )

@@ -46,6 +46,7 @@ class Vectors(Part[Collection]):
     version: ClassVar[int] = 2
     searched_by: ClassVar[frozenset[SearchKind]] = frozenset({"vectors"})
     uses: ClassVar[Uses] = frozenset({"encoder"})
+    caches_costs: ClassVar[bool] = True
     has_vectors: ClassVar[bool] = True
     of: Annotated[PartField, AfterValidator(_check_without_vectors)] = Field(
         default=Passages(), description="Part whose records are encoded."
@@ -68,7 +69,12 @@ class Vectors(Part[Collection]):
         if not change.upsert:
             return
         touched = Overlaps("passage_ids", tuple(change.upsert))
-        now, stored = (_scan_sorted(of, source.fields(), touched) for of in (source, records))
+        now = _scan_sorted(source, source.fields(), touched)
+        if change.fresh and not self.shares_records:
+            if len(now):
+                _encode(now, tuple(change.upsert), records, context)
+            return
+        stored = _scan_sorted(records, source.fields(), touched)
         changed = _find_changed(now, stored)
         _offer_vectors(changed, stored, records, context)
         records.delete(stored.filter(_match_ids(stored, now, invert=True)).column("id").to_pylist())

@@ -100,18 +100,16 @@ class Version:
 # ---------------------------------------------------------------- reading
 
 
-def read_versions(folder: Path) -> dict[int, Version]:
-    """Read all versions of the table in `folder`, by number. Raises ValueError if one cannot be read."""
-    place = folder / "_versions"
-    versions = (_read_manifest(place / name) for name in _list_names(place) if name.endswith(_MANIFEST))
-    return {version.number: version for version in versions}
+def list_versions(folder: Path | str) -> set[int]:
+    """Return the numbers of all versions, from the names of the manifests, as reading many takes long."""
+    names = _list_names(f"{folder}/_versions")
+    numbers = (int(name.removesuffix(_MANIFEST)) for name in names if name.endswith(_MANIFEST))
+    return {_MAX_VERSION - number if number > _MAX_VERSION // 2 else number for number in numbers}
 
 
 def find_newest_version(folder: Path | str) -> int | None:
-    """Return the number of the newest version, from the names of the manifests, or None if there is none."""
-    names = _list_names(f"{folder}/_versions")
-    numbers = (int(name.removesuffix(_MANIFEST)) for name in names if name.endswith(_MANIFEST))
-    return max((_MAX_VERSION - number if number > _MAX_VERSION // 2 else number for number in numbers), default=None)
+    """Return the number of the newest version, or None if there is none."""
+    return max(list_versions(folder), default=None)
 
 
 def read_version(folder: Path, number: int) -> Version:
@@ -193,11 +191,10 @@ def remove_other_versions(folder: Path, pinned: Set[int], rows: int) -> None:
     The caller holds the writer's lease, so no write is in progress. `rows` is the number of records that LanceDB counts
     in the newest kept version. Raises ValueError before anything is removed if the manifests disagree with it.
     """
-    versions = read_versions(folder)
-    missing = sorted(pinned - versions.keys())
+    missing = sorted(pinned - list_versions(folder))
     if missing or not pinned:
         raise ValueError(f"{folder.stem} has no version {missing or 'to keep'}")
-    keeping = [versions[number] for number in sorted(pinned)]
+    keeping = [read_version(folder, number) for number in sorted(pinned)]
     _check_newest(folder, keeping[-1], rows)
     for path in _list_entries(folder):
         if not any(version.needs(path) for version in keeping):

@@ -138,10 +138,14 @@ class LanceStore(Store):
         """Remove all versions except `pinned` and the newest, with the files that only they need."""
         with wrap_engine_errors(f"clean the collection {name}"):
             folder = self.database.place(name)
-            versions = files.read_versions(folder)
-            needed = {max(versions), *(pinned & versions.keys())}
-            needed |= {index.made_from for number in needed for index in files.list_text_indexes(versions[number])}
-            if versions.keys() - needed:
+            versions = files.list_versions(folder)
+            needed = {max(versions), *(pinned & versions)}
+            needed |= {
+                index.made_from
+                for number in sorted(needed)
+                for index in files.list_text_indexes(files.read_version(folder, number))
+            }
+            if versions - needed:
                 files.remove_other_versions(folder, needed, wait(_count_newest(self.database.connection, name)))
             for mapped in self._mapped(name):
                 if mapped.name.rsplit("-", 2)[1] not in map(str, needed):

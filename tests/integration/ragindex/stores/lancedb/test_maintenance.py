@@ -21,7 +21,7 @@ def size(store: LanceStore, name: str = "some") -> int:
 
 
 def versions(store: LanceStore, name: str = "some") -> set[int]:
-    return set(files.read_versions(store.database.place(name)))
+    return files.list_versions(store.database.place(name))
 
 
 # ---------------------------------------------------------------- exact, whatever was written
@@ -219,8 +219,21 @@ def test_unknown_files_are_not_cleaned(tmp_path: Path, how: str) -> None:
         files.read_version(folder, newest - 1).path.write_bytes(b"something else" * 9)
     left = sorted(folder.rglob("*"))
     with pytest.raises(ValueError, match="manifest|which is missing|records; LanceDB counts"):
-        files.remove_other_versions(folder, {newest}, 7 if how == "rows" else 2)
+        files.remove_other_versions(folder, {newest - 1, newest}, 7 if how == "rows" else 2)
     assert sorted(folder.rglob("*")) == left
+
+
+def test_cleaning_reads_only_kept_manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LanceDB().open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    for number in range(12):
+        collection.upsert(records({f"r{number}": "oak"}))
+    read = list[Path]()
+    real = files._read_manifest
+    monkeypatch.setattr(files, "_read_manifest", lambda path: read.append(path) or real(path))
+    store.clean("some", {collection.version - 3})
+    assert len(set(read)) == 2
+    assert files.list_versions(store.database.place("some")) == {collection.version - 3, collection.version}
 
 
 def test_a_mapped_file_goes_with_its_version(tmp_path: Path) -> None:
@@ -246,7 +259,7 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     collection.delete(["a"])
     now = files.read_version(store.database.place("some"), collection.version)
     table = lancedb.connect(tmp_path).open_table("some")
-    assert set(files.read_versions(store.database.place("some"))) == {
+    assert files.list_versions(store.database.place("some")) == {
         version["version"] for version in table.list_versions()
     }
     assert (now.number, now.rows, now.written) == (table.version, table.count_rows(), 2)
