@@ -2,14 +2,15 @@
 
     .venv/bin/python -m benchmarks.evidence weights FILE.json DATA …          link features alone
     .venv/bin/python -m benchmarks.evidence weights FILE.json DATA … --graphs and three graph methods as bases
-    .venv/bin/python -m benchmarks.evidence resamples DATA [--graphs]
+    .venv/bin/python -m benchmarks.evidence weights FILE.json DATA … --hop    and `hop` as a base
+    .venv/bin/python -m benchmarks.evidence resamples DATA [--graphs | --hop]
 
 `weights` fits one set of weights to 100 questions of each data set. It prints recall out of five folds over all of
 them, the mean over ten draws of the folds, and recall on each set with weights fitted to the others; then the gains
-out of fold over COMPARED, with 95 % intervals and p-values of permutation tests (not adjusted), and for each kind of
-question what the best of them has more than `evidence` (regret, R@5). `resamples` draws
-30, 60 and 100 questions, 200 times each, and compares the gain that `tune` reports (out of fold) and the gain on the
-questions it was fitted to with the gain on the questions left over.
+out of fold over COMPARED and the bases, with 95 % intervals and p-values of permutation tests (not adjusted), and for
+each kind of question what the best of them has more than `evidence` (regret, R@5). `resamples` draws 30, 60 and 100
+questions, 200 times each, and compares the gain that `tune` reports (out of fold) and the gain on the questions it was
+fitted to with the gain on the questions left over.
 Encoder: BENCHMARK_ENCODER; indexes: BENCHMARK_FOLDER.
 """
 
@@ -37,7 +38,7 @@ KS = (5, 10, 15)
 GRAPHS = ("hipporag(mode=facts)", "hipporag", "sirerag(ranking=lifted)")
 ENCODER = os.environ.get("BENCHMARK_ENCODER", "lsa")
 FOLDER = Path(os.environ.get("BENCHMARK_FOLDER", "evidence-indexes"))
-COMPARED = ("bm25", "dense", "hybrid", "links", *GRAPHS)
+COMPARED = ("bm25", "dense", "hybrid", "links", "hop", "hipporag(mode=facts)")
 QUESTIONS, DRAWS, RESAMPLES, SIZES = 100, 10, 200, (30, 60, 100)
 
 
@@ -61,16 +62,17 @@ def recall_of(hits: Sequence[Hit], gold: Gold) -> list[float]:
     return [scores[f"R@{k}"] for k in KS]
 
 
-def fixed_of(data: str) -> tuple[list[str], dict[str, np.ndarray]]:
-    """Return the kind of each question, and the recall of each method that is compared, (questions, KS)."""
+def fixed_of(data: str, bases: tuple[str, ...]) -> tuple[list[str], dict[str, np.ndarray]]:
+    """Return the kind of each question, and the recall of COMPARED and of the bases, (questions, KS)."""
+    compared = tuple(dict.fromkeys((*COMPARED, *bases)))
     dataset = datasets.read_dataset(data, limit=QUESTIONS, seed=0)
     with Index.open(FOLDER / dataset.name.replace("/", "-"), encoder=ENCODER, chunking=None, create=True) as index:
-        index.build(*[registry.scheme(method) for method in COMPARED])
+        index.build(*[registry.scheme(method) for method in compared])
         matched = datasets.match_index(dataset, index)
         gold = matched.gold or {}
         judged = [query for query in matched.queries if query.id in gold and gold[query.id].doc_ids]
         recall = {}
-        for method in COMPARED:
+        for method in compared:
             answers = index.open_method(method).retrieve(judged, KS[-1])
             pairs = zip(judged, answers, strict=True)
             recall[method] = np.array([recall_of(answer.hits, gold[query.id]) for query, answer in pairs])
@@ -101,7 +103,7 @@ def weights(out: Path, sources: list[str], bases: tuple[str, ...]) -> None:
         print()
     for data in sources:
         print(f"{Path(data).name}, out of fold:")
-        compare_out_of_fold(rows[Path(data).name], *fixed_of(data))
+        compare_out_of_fold(rows[Path(data).name], *fixed_of(data, bases))
     every = [question for part in judged.values() for question in part.questions]
     fitted, intercept = fit_weights(every, increasing)
     content = {
@@ -166,8 +168,8 @@ def percents(rows: object) -> str:
 
 if __name__ == "__main__":
     command, *given = sys.argv[1:]
-    chosen = GRAPHS if "--graphs" in given else ()
-    rest = [argument for argument in given if argument != "--graphs"]
+    chosen = GRAPHS if "--graphs" in given else ("hop",) if "--hop" in given else ()
+    rest = [argument for argument in given if not argument.startswith("--")]
     if command == "weights":
         weights(Path(rest[0]), rest[1:], chosen)
     else:

@@ -120,6 +120,10 @@ class HopRetriever:
 
         With `rewrite=model`, the LLM is asked question by question; raises what `LLM.map` raises, and LLMError.
         """
+        return [answer for answer, _ in self.retrieve_with_gains(queries, k)]
+
+    def retrieve_with_gains(self, queries: Sequence[Query], k: int) -> list[tuple[Retrieval, Mapping[str, float]]]:
+        """Return what `retrieve` does, and for each passage what the second questions add to it, before `weight`."""
         check_queries(queries, k)
         depth = max(self.settings.depth, k)
         answers, bridges = [], []
@@ -151,17 +155,18 @@ class HopRetriever:
 
     def _fuse(
         self, query: Query, answer: Retrieval, bridges: Sequence[Bridge], searches: Sequence[Searches], k: int
-    ) -> Retrieval:
+    ) -> tuple[Retrieval, Mapping[str, float]]:
         hits = {hit.id: hit for hit in answer.hits}
         scores = {id: 1 / (_BASE_CONSTANT + rank) for rank, id in enumerate(hits)}
         gains, via = dict[str, float](), dict[str, int]()
         for place, (bridge, results) in enumerate(zip(bridges, searches, strict=True)):
             for id, score in results.score(bridge.hit.id).items():
-                gain = self.settings.weight * score / (_BASE_CONSTANT + place)
+                gain = score / (_BASE_CONSTANT + place)
                 if gain > gains.get(id, 0.0):
                     gains[id], via[id] = gain, place
-        ids = dict.fromkeys([*hits, *gains])
-        scores = {id: round(scores.get(id, 0.0) + gains.get(id, 0.0), _DIGITS) for id in ids}
+        weight = self.settings.weight
+        ids = dict.fromkeys([*hits, *gains] if weight else hits)
+        scores = {id: round(scores.get(id, 0.0) + weight * gains.get(id, 0.0), _DIGITS) for id in ids}
         first = list(hits)[: self.settings.kept]
         rest = sorted(scores.keys() - set(first), key=lambda id: (-scores[id], id))
         record_ranking("both hops", (*first, *rest), k)
@@ -170,7 +175,8 @@ class HopRetriever:
         new = fetch_hits(self.passages, {id: scores[id] for id in best if id not in hits}, self.source)
         known = {**hits, **{hit.id: hit for hit in new}}
         ranked = tuple(replace(known[id], score=scores[id], source=self.source) for id in best if id in known)
-        return Retrieval(ranked, (*answer.trace, *self._explain(bridges, searches, best, via)), answer.notes)
+        trace = (*answer.trace, *self._explain(bridges, searches, best, via))
+        return Retrieval(ranked, trace, answer.notes), gains
 
     def _explain(
         self, bridges: Sequence[Bridge], searches: Sequence[Searches], best: Sequence[str], via: Mapping[str, int]

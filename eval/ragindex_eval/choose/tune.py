@@ -181,14 +181,14 @@ def choose_columns(judged: Judged, ks: Sequence[int], seed: int) -> tuple[list[i
     recall = _cross_validate(judged, columns, ks, seed)
     while any(_is_base(names[column]) for column in columns):
         without = {
-            column: _cross_validate(judged, [other for other in columns if other != column], ks, seed)
+            column: _cross_validate(judged, _leave_out(columns, names, column), ks, seed)
             for column in columns
             if _is_base(names[column])
         }
         least = max(without, key=lambda column: (without[column], names[column]))
         if recall - without[least] >= _WORTH:
             break
-        columns.remove(least)
+        columns = _leave_out(columns, names, least)
         dropped[names[least].removeprefix(_RANK)] = recall - without[least]
         recall = without[least]
     return columns, dropped
@@ -231,6 +231,12 @@ def _find_best_single(judged: Judged, ks: Sequence[int]) -> tuple[str, Doubles]:
     }
     best = max(single, key=lambda name: (float(single[name].mean()), name))
     return best, single[best]
+
+
+def _leave_out(columns: Sequence[int], names: Sequence[str], base: int) -> list[int]:
+    """Return the columns without those of the base whose rank is the column `base`."""
+    label = names[base].removeprefix(_RANK)
+    return [column for column in columns if names[column].partition(":")[2] != label]
 
 
 def _is_base(name: str) -> bool:

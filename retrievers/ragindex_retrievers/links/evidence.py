@@ -19,6 +19,7 @@ from ragindex.plugins.strict_models import Strict
 from ragindex.retrieval.hits import check_queries, fetch_hits, fetch_records
 from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Query, Retrieval, Step
+from ragindex_retrievers.hop import Hop, HopRetriever
 from ragindex_retrievers.links.lookups import LinksParameters
 from ragindex_retrievers.links.method import FollowedLinks, LinkParts, LinkWalk, link_parts, open_parts
 
@@ -28,16 +29,17 @@ _EXPLAINED_HITS, _EXPLAINED_FEATURES = 10, 3
 class Evidence(LinksParameters):
     """Candidates of `links` and other methods, ranked by a logistic regression fitted to judged questions.
 
-    The features are the scores of `links`, its links of two hops by kind, and the reciprocal rank in each of `bases`
-    (ragindex_retrievers.links.evidence). The candidates are the best `candidates` by `links` and the best
-    `base_depth` of each base. `weights` is `links` (link features only), `graphs` (with `hipporag(mode=facts)`,
-    `hipporag` and `sirerag(ranking=lifted)` as bases), or a file that `ragindex tune` made from judged questions;
-    it brings its bases along. The score of a hit is the probability of the model.
+    The features are the scores of `links`, its links of two hops by kind, and the reciprocal rank in each of `bases`,
+    with what the second questions add where a base is `hop` (ragindex_retrievers.links.evidence). The candidates are
+    the best `candidates` by `links` and the best `base_depth` of each base. `weights` is `links` (link features only),
+    `hop` (with `hop` as base), `graphs` (with `hipporag(mode=facts)`, `hipporag` and `sirerag(ranking=lifted)` as
+    bases), or a file that `ragindex tune` made from judged questions; it brings its bases along. The score of a hit is
+    the probability of the model.
     """
 
     version: ClassVar[int] = 2
     order_depends_on_filter: ClassVar[bool] = True
-    weights: str = Field(default="links", description="links, graphs, or a file that `ragindex tune` wrote.")
+    weights: str = Field(default="links", description="links, hop, graphs, or a file that `ragindex tune` wrote.")
     bases: tuple[SchemeField, ...] = Field(
         default=(), description="Methods whose ranks are features. Default: those that the weights were fitted with."
     )
@@ -91,7 +93,9 @@ class EvidenceRetriever:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the features, in the order of their columns."""
-        return (*FEATURES, *(f"rank:{registry.label(base)}" for base in self.settings.bases))
+        bases = self.settings.bases
+        ranks = (f"rank:{registry.label(base)}" for base in bases)
+        return (*FEATURES, *ranks, *(f"second_question:{label(base)}" for base in bases if isinstance(base, Hop)))
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
         """Rank the candidates of each question by the model."""
@@ -137,17 +141,31 @@ class EvidenceRetriever:
         check_queries(queries, k)
         vectors = self.encoder.encode_queries([query.text for query in queries])
         depth = max(k, self.settings.base_depth)
-        ranked = [base.retrieve(queries, max(depth, self.settings.depth)) for base in self.bases]
+        ranked = [self._ask(base, queries, max(depth, self.settings.depth)) for base in self.bases]
         candidates = []
         for query, vector, *of_bases in zip(queries, vectors, *ranked, strict=True):
             # each passage has the place of the first hit that it belongs to
-            rankings = [list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)) for base in of_bases]
-            features, steps = self._describe_query(query, vector, rankings, k)
-            candidates.append((features, (*(step for base in of_bases for step in base.trace), *steps)))
+            rankings = [list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)) for base, _ in of_bases]
+            gains = [gain for _, gain in of_bases if gain is not None]
+            features, steps = self._describe_query(query, vector, rankings, gains, k)
+            candidates.append((features, (*(step for base, _ in of_bases for step in base.trace), *steps)))
         return candidates
 
+    def _ask(
+        self, base: Retriever, queries: Sequence[Query], k: int
+    ) -> list[tuple[Retrieval, Mapping[str, float] | None]]:
+        """Return the results of a base, and what second questions add to each passage, if it asks any."""
+        if isinstance(base, HopRetriever):
+            return [*base.retrieve_with_gains(queries, k)]
+        return [(answer, None) for answer in base.retrieve(queries, k)]
+
     def _describe_query(
-        self, query: Query, vector: Floats, rankings: Sequence[Sequence[str]], k: int
+        self,
+        query: Query,
+        vector: Floats,
+        rankings: Sequence[Sequence[str]],
+        gains: Sequence[Mapping[str, float]],
+        k: int,
     ) -> tuple[CandidateFeatures, tuple[Step, ...]]:
         walk, depth = LinkWalk(self.parts, query, vector), max(k, self.settings.base_depth)
         walk.find_candidates(k)
@@ -160,7 +178,7 @@ class EvidenceRetriever:
         if not walk.scores.rows:
             return self._describe((), np.zeros((0, len(self.feature_names)))), tuple(walk.steps)
         links = np.concatenate([links, walk.scores.base[len(links) :]])
-        values = build_features(walk, links, rankings)
+        values = build_features(walk, links, rankings, gains)
         ids, rows = list(walk.scores.rows), walk.scores.rows
         scored, most = sorted(rows, key=lambda id: (-links[rows[id]], id)), max(k, self.settings.candidates)
         record_ranking("candidates", scored, most)
@@ -209,11 +227,14 @@ not."""
 _RANK_CONSTANT = 5
 
 
-def build_features(walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[str]]) -> Doubles:
-    """Return the features of all passages that a walk of two hops reached, (passages, FEATURES and rankings).
+def build_features(
+    walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[str]], gains: Sequence[Mapping[str, float]] = ()
+) -> Doubles:
+    """Return the features of all passages that a walk of two hops reached, (passages, FEATURES, rankings and gains).
 
     `links` are the scores after the first hop, base scores for passages reached later; `rankings` are those of other
-    methods, best first, each of which gives the reciprocal rank of each passage.
+    methods, best first, each of which gives the reciprocal rank of each passage. `gains` are what second questions add
+    to each passage.
     """
     scores, count = walk.scores, len(walk.scores.rows)
     first, second = walk.hops
@@ -235,6 +256,7 @@ def build_features(walk: LinkWalk, links: Doubles, rankings: Sequence[Sequence[s
         _keep_largest(count, first.seeds, scores.base[first.passages] * _weights(first)),
         *(_rank(values, list(scores.rows)) for values in (scores.dense, scores.text, links)),
         *(_reciprocal_ranks(ranking, scores.rows) for ranking in rankings),
+        *(np.array([gain.get(id, 0.0) for id in scores.rows]) for gain in gains),
     ]
     return np.stack(columns, axis=1)
 
@@ -282,8 +304,9 @@ class FeatureWeights(Strict):
     """A calibrated logistic regression: the probability that a passage belongs to the answer is
     1 / (1 + exp(-(intercept + sum of weight × feature))).
 
-    `bases` are the specifications of the methods whose ranks are features, `rank:LABEL` each; `made_from` says on what
-    questions the weights were fitted, and `questions` has their ids (ragindex.corpus.judgements.question_id).
+    `bases` are the specifications of the methods whose ranks are features, `rank:LABEL` each, and
+    `second_question:LABEL` of each `hop` among them; `made_from` says on what questions the weights were fitted, and
+    `questions` has their ids (ragindex.corpus.judgements.question_id).
     """
 
     made_from: str

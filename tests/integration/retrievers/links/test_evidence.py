@@ -1,6 +1,7 @@
 """`evidence`: its features by hand, its ranking by given weights, and files of weights."""
 
 import json
+from collections import Counter
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,33 @@ def test_features_by_hand(workspace: Index) -> None:
     assert feature.increasing == tuple(name not in MAY_COUNT_AGAINST for name in (*FEATURES, "rank:bm25"))
 
 
+def test_second_questions_of_a_base_are_a_feature(workspace: Index) -> None:
+    """The largest over the bridges of 1 / (2 + i) * (1 / (4 + j) + 1 / (4 + m)), as `hop` has it, without weight."""
+    question = Query("q", "Was the film red harbour shot?")
+    hop = {"name": "hop", "params": {"base": "bm25", "bridges": 2, "weight": 0.5}}
+    retriever = built_retriever(workspace, evidence(bases=[hop]))
+    assert isinstance(retriever, FeatureRetriever)
+    (feature,) = retriever.features([question], 4)
+    label = registry.label(registry.scheme(hop))
+    assert feature.names[-2:] == (f"rank:{label}", f"second_question:{label}")
+    assert feature.increasing[-2:] == (True, True)
+    expected = dict.fromkeys(feature.ids, 0.0)
+    (answer,) = built_retriever(workspace, hop).retrieve([question], 4)
+    seconds = [step for step in answer.trace if step.index == "second question"]
+    assert len(seconds) == 1, "one passage has a word of the question"
+    for place, step in enumerate(seconds):
+        bridge = step.note.partition("\n")[0].removeprefix("second question after ")
+        gains = Counter[str]()
+        for method in ("bm25", "dense"):
+            (hits,) = built_retriever(workspace, method).retrieve([Query("s", step.query)], 4)
+            for rank, id in enumerate(hit.id for hit in hits.hits if hit.id != bridge):
+                gains[id] += 1 / (4 + rank)
+        for id, gain in gains.items():
+            expected[id] = max(expected[id], gain / (2 + place))
+    assert max(expected.values()) > 0
+    assert dict(zip(feature.ids, feature.values[:, -1].tolist(), strict=True)) == pytest.approx(expected)
+
+
 def test_a_ranking_is_that_of_the_weights(workspace: Index, tmp_path: Path) -> None:
     file = write_weights(tmp_path / "w.json", {"mentioned": 2.0, "second_hop": 4.0}, intercept=-1.0)
     (retrieval,) = built_retriever(workspace, evidence(weights=str(file))).retrieve(
@@ -110,7 +138,10 @@ def test_weights_are_named_by_their_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "There are no weights .*: expected a JSON file as `ragindex tune` writes it, or one of graphs, links"),
+        (
+            None,
+            "There are no weights .*: expected a JSON file as `ragindex tune` writes it, or one of graphs, hop",
+        ),
         ("{", "has no weights as .*It is not JSON"),
         ('{"weights": {}}', "has no weights as .*made_from: Field required"),
         (
@@ -129,12 +160,14 @@ def test_files_that_are_no_weights(tmp_path: Path, content: str | None, message:
 
 
 def test_the_shipped_weights_fit_their_bases() -> None:
-    assert list_shipped() == ["graphs", "links"]
+    assert list_shipped() == ["graphs", "hop", "links"]
     for name in list_shipped():
         scheme, weights = registry.scheme(f"evidence(weights={name})"), read_weights(name)
-        known = {*FEATURES, *(f"rank:{registry.label(base)}" for base in scheme.base_schemes())}
+        bases = [registry.label(base) for base in scheme.base_schemes()]
+        known = {*FEATURES, *(f"rank:{base}" for base in bases), "second_question:hop"}
         assert weights.weights.keys() <= known
         assert all(value > 0 for key, value in weights.weights.items() if key not in MAY_COUNT_AGAINST)
+    assert "second_question:hop" in read_weights("hop").weights
     assert [registry.label(base) for base in registry.scheme("evidence(weights=graphs)").base_schemes()] == [
         "hipporag(mode=facts)",
         "hipporag",

@@ -23,9 +23,10 @@ def judged(names: Sequence[str], questions: Sequence[Sequence[Sequence[float]]],
 
 
 def test_a_base_that_adds_nothing_is_dropped() -> None:
-    """`rank:good` finds every passage first, `links_rank` one of two, and `rank:copy` the same ones."""
-    half, other = [[0, 0, 0], [1 / 6, 1 / 7, 1 / 6]], [[0, 0, 0], [0, 1 / 2, 0]]
-    nested = fit_nested(judged(("links_rank", "rank:good", "rank:copy"), [half, other] * 20, [1] * 40), KS, 0)
+    """`rank:good` finds every passage first, `links_rank` one of two, and `copy` the same ones, by both its columns."""
+    half, other = [[0, 0, 0, 0], [1 / 6, 1 / 7, 1 / 6, 1 / 6]], [[0, 0, 0, 0], [0, 1 / 2, 0, 0]]
+    names = ("links_rank", "rank:good", "rank:copy", "second_question:copy")
+    nested = fit_nested(judged(names, [half, other] * 20, [1] * 40), KS, 0)
     assert nested.bases == ("good",)
     assert nested.dropped == {"copy": 0.0}
     assert nested.out_of_fold == nested.in_sample == (1.0, 1.0)
