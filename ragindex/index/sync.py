@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ragindex._util import durable_files
 from ragindex._util.cores import available_cores, limit_blas
@@ -460,14 +461,15 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
     size = min(_BATCH, _DEAR_BATCH) if expensive else _BATCH
     if "model" in task.part.uses:
         size = max(size, task.context.llm.batch_size)
-    stored = set(task.coverage.stored.column("id").to_pylist())
+    known = pc.is_in(todo.column("id"), value_set=task.coverage.stored.column("id"))
+    old = set(todo.column("id").filter(known).to_pylist())
     with progress_bar(f"{task.name}: indexing", len(todo)) as advance, _keep_cache_open(task):
         for start in range(0, len(todo), size):
             batch = todo.slice(start, size)
             ids, batch_revisions = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
             task.coverage.begin(ids)
             _touch_neighbours(task, ids)  # passages that share the old records
-            change = Change(dict(zip(ids, batch_revisions, strict=True)), fresh=stored.isdisjoint(ids))
+            change = Change(dict(zip(ids, batch_revisions, strict=True)), fresh=old.isdisjoint(ids))
             cost = _apply_batch(task, change)
             _touch_neighbours(task, ids)  # passages that share the new records
             _cover(task, ids, batch_revisions, cost)
