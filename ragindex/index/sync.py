@@ -10,13 +10,14 @@ sync therefore rebuilds or removes the passages that are in doubt or not covered
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ragindex._util import durable_files
 from ragindex._util.cores import available_cores, limit_blas
@@ -454,9 +455,12 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
     size = min(_BATCH, _DEAR_BATCH) if task.part.uses & {"encoder", "model"} else _BATCH
     if "model" in task.part.uses:
         size = max(size, task.context.llm.batch_size)
-    with progress_bar(f"{task.name}: indexing", len(todo)) as advance:
-        for start in range(0, len(todo), size):
-            batch = todo.slice(start, size)
+    batches = (todo.slice(start, size) for start in range(0, len(todo), size))
+    with (
+        progress_bar(f"{task.name}: indexing", len(todo)) as advance,
+        closing(_encode_ahead(task, batches)) as ahead,
+    ):
+        for batch in ahead:
             ids, batch_revisions = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
             task.coverage.begin(ids)
             _touch_neighbours(task, ids)  # passages that share the old records
@@ -467,6 +471,25 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
             require_time()
     task.coverage.flush()
     return len(todo)
+
+
+def _encode_ahead(task: Building, batches: Iterator[pa.Table]) -> Generator[pa.Table, None, None]:
+    """Yield batches of passages, while workers, if there are any, encode the texts of those that follow.
+
+    Passages that have records already are left out: the part may need no new vectors of these.
+    """
+    if task.encoder is None:
+        yield from batches
+        return
+    covered = task.coverage.stored.column("id")
+
+    def list_texts(batch: pa.Table) -> Sequence[str]:
+        ids = batch.column("id")
+        new = ids.filter(pc.invert(pc.is_in(ids, value_set=covered.combine_chunks())))
+        return task.part.list_texts(new.to_pylist(), task.context)
+
+    with closing(task.encoder.encoding_ahead(batches, list_texts)) as ahead:
+        yield from ahead
 
 
 def _cover(task: Building, ids: Sequence[str], batch_revisions: Sequence[str], cost: Usage) -> None:
