@@ -4,6 +4,7 @@ Items go in batches, of which a bounded number is under way, and results come in
 of the packages that results depend on refuses a batch. Nothing that a worker does is paid for or written.
 """
 
+import logging
 import os
 import platform
 import socket
@@ -102,19 +103,36 @@ class ExecutorWorkers:
 
 
 class Batch(Generic[_Out]):
-    """A batch under way."""
+    """A batch under way.
+
+    The executor's future is let go as soon as it is done: a cluster computes what a lost worker still held again, as
+    long as anybody has the future.
+    """
 
     def __init__(self, future: "Future[Outcome[_Out]]", what: str, check: Callable[[], None]) -> None:
-        self._future, self._what, self._check = future, what, check
+        self._what, self._check, self._kept = what, check, Future[Outcome[_Out]]()
+        self._sent: Future[Outcome[_Out]] | None = future
+        future.add_done_callback(self._keep)
+
+    def _keep(self, future: "Future[Outcome[_Out]]") -> None:
+        self._sent = None
+        if future.cancelled():
+            self._kept.cancel()
+            self._kept.set_running_or_notify_cancel()
+        elif (error := future.exception()) is not None:
+            self._kept.set_exception(error)
+        else:
+            self._kept.set_result(future.result())
 
     @property
     def succeeded(self) -> bool:
         """Whether there are results."""
-        return self._future.done() and not self._future.cancelled() and self._future.exception() is None
+        return self._kept.done() and not self._kept.cancelled() and self._kept.exception() is None
 
     def cancel(self) -> None:
         """Take the batch back if no worker has begun it."""
-        self._future.cancel()
+        if (future := self._sent) is not None:
+            future.cancel()
 
     def take(self) -> tuple[list[_Out], float]:
         """Wait for the results; return them, and the seconds that the worker took. Warnings are repeated here.
@@ -122,9 +140,9 @@ class Batch(Generic[_Out]):
         Raises what ragindex raised on the worker, and RagindexError with batch and worker if anything else failed.
         """
         try:
-            while not wait([self._future], timeout=_CHECK_SECONDS).done:
+            while not wait([self._kept], timeout=_CHECK_SECONDS).done:
                 self._check()
-            outcome = self._future.result()
+            outcome = self._kept.result()
         except RagindexError:
             raise
         except Exception as error:  # of whatever kind: the executor is not ours
@@ -136,12 +154,10 @@ class Batch(Generic[_Out]):
 def _describe_failure(what: str, error: Exception) -> RagindexError:
     where = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    hint = "Repair or replace the worker (its memory, its packages)"
     if isinstance(error, CancelledError):
-        reason = "the executor gave it up, as when the scheduler of a cluster has ended"
-    return RagindexError(
-        f"{what} failed{where} ({reason}). Progress saved: repair or replace the worker (its memory, its packages), "
-        "and run the same command again."
-    )
+        reason, hint = "the scheduler of the cluster has ended, or the executor", "Start it again"
+    return RagindexError(f"{what} failed{where} ({reason}). Progress saved. {hint}, and run the same command again.")
 
 
 # ---------------------------------------------------------------- on a worker
@@ -250,7 +266,6 @@ def connect_to_dask(address: str, batches: int) -> Iterator[ExecutorWorkers]:
     Raises MissingExtraError without the package, and ServiceError if no scheduler answers.
     """
     option = f"--workers dask:{address}"
-    os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")  # our errors say what its log says
     distributed = require_module("distributed", "distributed", option)
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
@@ -270,5 +285,19 @@ def connect_to_dask(address: str, batches: int) -> Iterator[ExecutorWorkers]:
                 f"some with: dask worker {address}, and run the same command again."
             )
 
-    with client:
+    with client, _quiet_log():
         yield ExecutorWorkers(client.get_executor(pure=False, retries=_RETRIES), batches, check)
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Print nothing of Dask's log inside the block: our errors say what it says."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -54,8 +54,8 @@ _ALONE_SECONDS = 1.0
 _AHEAD = 4
 """Files a process that are given out before the first of them is read."""
 _MOST_ANSWER_BYTES = 1 << 30
-_MOST_SENT_BYTES = 8 << 20
-"""Larger files are read on this machine, not by workers of an executor."""
+_SENT_BYTES = range(32 << 10, 8 << 20)
+"""Other files are read on this machine, not by workers of an executor: to send a small one takes longer."""
 _SENT_AT_ONCE = 32
 """Files that workers of an executor read at once."""
 
@@ -146,7 +146,7 @@ class ReadingProcesses:
     def __init__(self) -> None:
         self._busy: set[_Process] = set()
         self._left = False
-        self._executor = current_executor()
+        self._executor, self._here = current_executor(), threading.BoundedSemaphore(available_workers())
 
     def __enter__(self) -> "ReadingProcesses":
         return self
@@ -193,7 +193,7 @@ class ReadingProcesses:
 
         Workers get no password, so where one is set, files are read on this machine.
         """
-        if self._executor is not None and len(raw) <= _MOST_SENT_BYTES and not os.environ.get(PASSWORD_VARIABLE):
+        if self._executor is not None and len(raw) in _SENT_BYTES and not os.environ.get(PASSWORD_VARIABLE):
             call = (raw, path, suffix, encoding, limits, ocr, rows)
             ((content,), _) = self._executor.submit(_read_on_worker, [call], f"Reading {path}").take()
             return content
@@ -203,11 +203,12 @@ class ReadingProcesses:
             "limits": asdict(limits),
             "password": os.environ.get(PASSWORD_VARIABLE, ""),  # it may have changed since the process started
         }
-        process = self._take()
-        answer = self._ask(process, (dump_json(values), raw), path, limits)
-        if answer is None:  # what it read before may have left it short of memory, or broken, or it was the meter
-            process = _Process()
-            answer = self._ask(process, (dump_json(values | {"measured": False}), raw), path, limits)
+        with self._here:
+            process = self._take()
+            answer = self._ask(process, (dump_json(values), raw), path, limits)
+            if answer is None:  # what it read before may have left it short of memory, or broken, or it was the meter
+                process = _Process()
+                answer = self._ask(process, (dump_json(values | {"measured": False}), raw), path, limits)
         if answer is None:
             raise _describe_end(process.exit_code, path, limits)
         return load_answer(load_json(answer), path, limits)

@@ -1,7 +1,9 @@
 """Work on executors: order, a bounded window, warnings, errors that name worker and batch, versions."""
 
+import gc
 import os
 import warnings
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -131,7 +133,7 @@ def test_errors_of_ours_stay_what_they_are(processes: ProcessPoolExecutor) -> No
 def test_other_errors_name_batch_and_worker(processes: ProcessPoolExecutor) -> None:
     expected = (
         r"^Batch 2 \(1 of .*test_executors\._fail\) failed, on worker .+:\d+ \(ZeroDivisionError: seven\)\. Progress "
-        "saved: repair or replace the worker .*, and run the same command again.$"
+        r"saved\. Repair or replace the worker .*, and run the same command again.$"
     )
     with ragindex.use_executor(processes), pytest.raises(RagindexError, match=expected):
         list(map_in_processes(_fail, [1, 7]))
@@ -146,8 +148,20 @@ def test_dead_process_names_the_batch() -> None:
 
 
 def test_cancelled_batch_says_why() -> None:
-    with ragindex.use_executor(Failing(CancelledError())), pytest.raises(RagindexError, match="the scheduler of a clu"):
+    executor, message = Failing(CancelledError()), r"failed \(the scheduler of the cluster has ended.*Start it again"
+    with ragindex.use_executor(executor), pytest.raises(RagindexError, match=message):
         list(map_in_processes(abs, [1]))
+
+
+def test_futures_of_the_executor_are_let_go_when_they_are_done() -> None:
+    """Dask would compute a result again that a worker held which has died, though it is here."""
+    executor = Counted()
+    batch = ExecutorWorkers(executor, 1).submit(abs, [-1], "")
+    future = weakref.ref(executor.futures.pop())
+    gc.collect()
+    assert future() is None
+    assert batch.succeeded
+    assert batch.take()[0] == [1]
 
 
 def test_check_ends_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
