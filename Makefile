@@ -82,7 +82,7 @@ $(VENV)/.test: pyproject.toml | $(BIN)/uv
 
 $(VENV)/.all: pyproject.toml | $(BIN)/uv
 	@echo "installing everything for development, torch too ..."
-	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[$(QUICK),neural,umap,dspy,dev-torch,docs]'
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -e '.[$(QUICK),neural,umap,dask,dspy,dev-torch,docs]'
 	@touch $@ $(VENV)/.core $(VENV)/.test
 
 $(BIN)/uv:

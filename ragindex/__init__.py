@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
+    from ragindex._util.workers import use_executor
     from ragindex.compare_options import CompareMethod, CompareOptions
     from ragindex.corpus import Chunking, Corpus, Rows, read
     from ragindex.errors import RagindexError
@@ -50,6 +51,7 @@ __all__ = [
     "load",
     "open",
     "read",
+    "use_executor",
 ]
 
 _LAZY = {
@@ -59,6 +61,7 @@ _LAZY = {
     **dict.fromkeys(("Hits", "IndexRetriever"), "ragindex.index.retriever"),
     "RagindexError": "ragindex.errors",
     "load_retriever": "ragindex.export.load",
+    "use_executor": "ragindex._util.workers",
 }
 
 

@@ -42,7 +42,7 @@ class CompareOptions(TypedDict, total=False):
     store: PluginSpec | None
     language: str | None
     seed: int | None
-    workers: int | None
+    workers: int | str | None
     # figures
     k: int | str | Sequence[int]
     read: bool

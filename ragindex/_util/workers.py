@@ -1,7 +1,7 @@
-"""Work on several processes: reading files, rules, clustering. Results are those of one process, in the same order.
+"""Work on several processes: reading files, rules, clustering, encoding. Results are those of one, in the same order.
 
 Processes are joblib's (loky): they start without importing the caller's main module, stay for the next work of the same
-kind, and end with this process, also if it is killed.
+kind, and end with this process, also if it is killed. Inside `use_executor` an executor works in their place.
 """
 
 import os
@@ -14,18 +14,25 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ragindex._util.cores import available_cores
-from ragindex._util.library_logs import show_own_logs
 from ragindex.errors import RagindexError, UsageError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from ragindex._util.executors import ExecutorWorkers
 
 SERIAL_SECONDS = 4.0
 """Work of a kind is done in this process until it has taken so long: starting processes takes as long."""
+BATCHES = 128
+"""Batches of an executor that are under way at once: two for each of 64 workers."""
 WORKERS = "RAGINDEX_WORKERS"
 """The environment variable with the default number of workers."""
 _IDLE_SECONDS = 60
 """Seconds after which a process without work ends."""
+_DASK = "dask:"
 _WATCH_SECONDS = 0.5
 _POLL_SECONDS = 0.001
 _NO_LEAKS = "ignore:resource_tracker:UserWarning"
@@ -33,7 +40,7 @@ _NO_LEAKS = "ignore:resource_tracker:UserWarning"
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
-_given: ContextVar[int | None] = ContextVar("ragindex_workers", default=None)
+_given: ContextVar["int | ExecutorWorkers | None"] = ContextVar("ragindex_workers", default=None)
 _spent: dict[str, float] = {}
 """Seconds of work in this process, by function."""
 _running: list[Any] = []
@@ -41,33 +48,81 @@ _running: list[Any] = []
 
 
 @contextmanager
-def use_workers(count: int | None) -> Iterator[None]:
-    """Let `map_in_processes` use `count` processes inside the block; None changes nothing.
+def use_workers(workers: int | str | None) -> Iterator[None]:
+    """Let so many processes do the work inside the block, or a Dask cluster: `dask:tcp://HOST:8786`.
 
-    Raises UsageError if `count` is less than 1.
+    None changes nothing. Raises UsageError for other values, MissingExtraError without Dask, and ServiceError if no
+    scheduler answers.
     """
-    if count is None:
+    check_workers(workers)
+    if workers is None:
         yield
-        return
-    token = _given.set(_check_count(count, "workers"))
+    elif str(workers).startswith(_DASK):
+        from ragindex._util.executors import connect_to_dask
+
+        with connect_to_dask(str(workers).removeprefix(_DASK), BATCHES) as cluster, _use(cluster):
+            yield
+    else:
+        with _use(int(workers)):
+            yield
+
+
+def check_workers(workers: int | str | None) -> int | str | None:
+    """Return a number of processes, or the address of a Dask cluster. Raises UsageError for anything else."""
+    if workers is not None and not (str(workers).startswith(_DASK) and "://" in str(workers)):
+        _check_count(workers, "workers", f", or {_DASK}tcp://HOST:8786")
+    return workers
+
+
+@contextmanager
+def use_executor(executor: "Executor", *, batches: int = BATCHES) -> Iterator[None]:
+    """Let the workers of an executor do the heavy work inside the block: encoding, rules, clustering, reading files.
+
+    Example:
+        from concurrent.futures import ProcessPoolExecutor
+
+        with ProcessPoolExecutor(4) as pool, ragindex.use_executor(pool):
+            index.build("hybrid")
+
+    Any `concurrent.futures.Executor` will do, as `client.get_executor(pure=False, retries=2)` of a Dask client, whose
+    workers have the same versions of ragindex and of its packages, and the encoder's model. At most so many `batches`
+    of at most 256 texts are under way: two for each worker keep all busy. Encoders that ask a service or are fitted,
+    vectors of tokens, paid calls, caches, and everything that is written stay in this process. A batch that fails
+    raises RagindexError; what was done is kept, and the next build goes on.
+    """
+    from ragindex._util.executors import ExecutorWorkers
+
+    with _use(ExecutorWorkers(executor, _check_count(batches, "batches"))):
+        yield
+
+
+@contextmanager
+def _use(workers: "int | ExecutorWorkers") -> Iterator[None]:
+    token = _given.set(workers)
     try:
         yield
     finally:
         _given.reset(token)
 
 
+def current_executor() -> "ExecutorWorkers | None":
+    """Return the workers of the block of `use_executor` that this code runs in; None: processes of this machine."""
+    given = _given.get()
+    return None if isinstance(given, int) else given
+
+
 def available_workers() -> int:
     """Return the number of processes to use: that of `use_workers`, RAGINDEX_WORKERS, or the available cores."""
-    chosen = _given.get()
-    if chosen is not None:
-        return chosen
+    given = _given.get()
+    if isinstance(given, int):
+        return given
     variable = os.environ.get(WORKERS, "")
     return _check_count(variable, WORKERS) if variable else available_cores()
 
 
-def _check_count(count: int | str, name: str) -> int:
+def _check_count(count: int | str, name: str, or_else: str = "") -> int:
     if not str(count).isdecimal() or int(count) < 1:
-        raise UsageError(f"{name} must be a whole number of at least 1. Got {count!r}.")
+        raise UsageError(f"{name} must be a whole number of at least 1{or_else}. Got {count!r}.")
     return int(count)
 
 
@@ -77,8 +132,9 @@ def map_in_processes(function: Callable[[_In], _Out], items: Iterable[_In]) -> I
     Items are taken as processes need them. Warnings are repeated here. An error is raised here, perhaps before results
     of earlier items. `function`, items and results must be picklable. Raises RagindexError if a process dies.
     """
-    left, name, workers = iter(items), f"{function.__module__}.{function.__qualname__}", available_workers()
-    while workers == 1 or _spent.get(name, 0.0) < SERIAL_SECONDS:
+    left, name = iter(items), f"{function.__module__}.{function.__qualname__}"
+    executor, workers = current_executor(), available_workers()
+    while (workers == 1 and executor is None) or _spent.get(name, 0.0) < SERIAL_SECONDS:
         for item in left:
             start = time.perf_counter()
             result = function(item)
@@ -87,12 +143,14 @@ def map_in_processes(function: Callable[[_In], _Out], items: Iterable[_In]) -> I
             break
         else:
             return
-    yield from _map(function, left, workers)
+    yield from _map(function, left, workers) if executor is None else executor.map(function, left)
 
 
 def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) -> Iterator[_Out]:
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    from ragindex._util.executors import find_origin, run_batch
 
     if _NO_LEAKS not in sys.warnoptions:  # which loky gives to its processes
         sys.warnoptions.append(_NO_LEAKS)
@@ -104,13 +162,12 @@ def _map(function: Callable[[_In], _Out], items: Iterable[_In], workers: int) ->
         initializer=_end_with_parent,
         initargs=(os.getpid(),),
     )
-    results = run(delayed(_call)(function, item) for item in items)
+    results = run(delayed(run_batch)(function, [item], find_origin()) for item in items)
     _running.append(results)
     try:
-        for result, warned in results:
-            for category, message in warned:
-                warnings.warn(message, category, stacklevel=2)
-            yield result
+        for outcome in results:
+            outcome.repeat_warnings()
+            yield from outcome.results
     except TerminatedWorkerError as error:
         raise RagindexError(
             f"One of {workers} worker processes died, perhaps for lack of memory. Use fewer: --workers 1, or "
@@ -176,18 +233,6 @@ def _close(results: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         results.close()
-
-
-def _call(function: Callable[[_In], _Out], item: _In) -> tuple[_Out, list[tuple[Any, str]]]:
-    """Return the result, and the categories and messages of warnings."""
-    with warnings.catch_warnings(record=True) as caught, show_own_logs(_print_log):
-        warnings.simplefilter("default")
-        result = function(item)
-    return result, [(warning.category, str(warning.message)) for warning in caught]
-
-
-def _print_log(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 def _end_with_parent(parent: int) -> None:

@@ -36,6 +36,7 @@ _EXTRAS = {  # extra: the module that it installs, and the feature that needs th
     "dspy": ("dspy", "ragindex.integrations.dspy"),
     "serve": ("mcp", "ragindex serve and ragindex mcp"),
     "watch": ("watchfiles", "ragindex update --watch"),
+    "dask": ("distributed", "--workers dask:ADDRESS"),
 }
 _CHECKED_GROUPS: tuple[registry.PluginGroup, ...] = ("schemes", "encoders", "stores")
 _THIRD_PARTY_GROUPS: tuple[registry.PluginGroup, ...] = ("parts", "llms", "corpora", "commands")

@@ -119,9 +119,12 @@ ChunkingOption = Annotated[
     ),
 ]
 WorkersOption = Annotated[
-    int | None,
+    str | None,
     typer.Option(
-        "--workers", metavar="N", min=1, help="Processes for reading, rules and clustering. Default: the cores."
+        "--workers",
+        metavar="N",
+        help="Processes for reading, rules and clustering, or a Dask cluster, also for encoding: "
+        "dask:tcp://HOST:8786. Default: the cores.",
     ),
 ]
 SeedOption = Annotated[

@@ -137,7 +137,7 @@ class _Round:
     budget: Budget | None
     allow_removals: bool
     retry_failed: bool
-    workers: int | None
+    workers: str | None
     wait: float
     stays: bool
 

@@ -1,7 +1,8 @@
 """Files are read in processes that have limits: one that hangs, needs too much memory or crashes costs one file.
 
 A process starts with the first file that needs one, stays for the next files and the next reading, and is replaced when
-it has ended. It answers in JSON: what a process writes that has read a hostile file must not be unpickled.
+it has ended. It answers in JSON: what a process writes that has read a hostile file must not be unpickled. The workers
+of an executor start such processes too.
 """
 
 import atexit
@@ -21,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
-from ragindex._util.workers import available_workers
+from ragindex._util.workers import available_workers, current_executor
 from ragindex.corpus.readers.content import FileContent
 from ragindex.corpus.readers.pdf import PASSWORD_VARIABLE
 from ragindex.corpus.readers.process import (
@@ -53,6 +54,10 @@ _ALONE_SECONDS = 1.0
 _AHEAD = 4
 """Files a process that are given out before the first of them is read."""
 _MOST_ANSWER_BYTES = 1 << 30
+_SENT_BYTES = range(32 << 10, 8 << 20)
+"""Other files are read on this machine, not by workers of an executor: to send a small one takes longer."""
+_SENT_AT_ONCE = 32
+"""Files that workers of an executor read at once."""
 
 
 class _Process:
@@ -141,6 +146,7 @@ class ReadingProcesses:
     def __init__(self) -> None:
         self._busy: set[_Process] = set()
         self._left = False
+        self._executor, self._here = current_executor(), threading.BoundedSemaphore(available_workers())
 
     def __enter__(self) -> "ReadingProcesses":
         return self
@@ -152,7 +158,8 @@ class ReadingProcesses:
 
     def map(self, function: Callable[[_In], _Out], items: Iterable[_In]) -> Iterator[_Out]:
         """Yield `function(item)` for each item, in order, from several threads if there is enough work."""
-        workers, start, left = available_workers(), time.monotonic(), iter(items)
+        workers = available_workers() if self._executor is None else _SENT_AT_ONCE
+        start, left = time.monotonic(), iter(items)
         while workers == 1 or time.monotonic() - start < _ALONE_SECONDS:
             for item in left:
                 yield function(item)
@@ -182,18 +189,26 @@ class ReadingProcesses:
         ocr: bool = False,
         rows: Rows | None = None,
     ) -> FileContent:
-        """Return what the reader of `suffix` finds in the bytes of a file. Raises DataError and UsageError."""
+        """Return what the reader of `suffix` finds in the bytes of a file. Raises DataError and UsageError.
+
+        Workers get no password, so where one is set, files are read on this machine.
+        """
+        if self._executor is not None and len(raw) in _SENT_BYTES and not os.environ.get(PASSWORD_VARIABLE):
+            call = (raw, path, suffix, encoding, limits, ocr, rows)
+            ((content,), _) = self._executor.submit(_read_on_worker, [call], f"Reading {path}").take()
+            return content
         columns = None if rows is None else asdict(rows)
         values = {
             **{"path": str(path), "suffix": suffix, "encoding": encoding, "ocr": ocr, "rows": columns},
             "limits": asdict(limits),
             "password": os.environ.get(PASSWORD_VARIABLE, ""),  # it may have changed since the process started
         }
-        process = self._take()
-        answer = self._ask(process, (dump_json(values), raw), path, limits)
-        if answer is None:  # what it read before may have left it short of memory, or broken, or it was the meter
-            process = _Process()
-            answer = self._ask(process, (dump_json(values | {"measured": False}), raw), path, limits)
+        with self._here:
+            process = self._take()
+            answer = self._ask(process, (dump_json(values), raw), path, limits)
+            if answer is None:  # what it read before may have left it short of memory, or broken, or it was the meter
+                process = _Process()
+                answer = self._ask(process, (dump_json(values | {"measured": False}), raw), path, limits)
         if answer is None:
             raise _describe_end(process.exit_code, path, limits)
         return load_answer(load_json(answer), path, limits)
@@ -225,6 +240,13 @@ class ReadingProcesses:
         else:
             _idle.append(process)
         return answer
+
+
+def _read_on_worker(
+    call: tuple[bytes, Path, str, str | None, ReadingLimits, bool, Rows | None],
+) -> FileContent:
+    with ReadingProcesses() as processes:
+        return processes.read(*call)
 
 
 def load_answer(values: dict[str, Any], path: Path, limits: ReadingLimits) -> FileContent:

@@ -11,21 +11,25 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from ragindex._util import durable_files
+from ragindex._util.executors import MOST_ITEMS
 from ragindex._util.sqlite import require_sqlite_log, use_sqlite_log
 from ragindex._util.text import many
+from ragindex._util.workers import current_executor
 from ragindex.accounting import ledger, timing
 from ragindex.encoders import cache_pruning
+from ragindex.encoders.on_workers import WorkerEncoder
 from ragindex.encoders.paid_vectors import PaidVectors, TextKind, record_replayed_call, vectors_of_this_run
 from ragindex.encoders.vectors import PROBE, WordCount, check_token_embeddings, count_words, separate_failures
 from ragindex.errors import RequestError, StoreError, UsageError
@@ -62,6 +66,7 @@ _MEAN_SECONDS = (
     "SELECT avg(seconds) FROM (SELECT seconds FROM vectors WHERE encoder = ? ORDER BY rowid DESC LIMIT 1000)"
 )
 
+_Work = TypeVar("_Work")
 
 _questions: ContextVar[dict[tuple[str, str], Floats] | None] = ContextVar("ragindex_questions", default=None)
 
@@ -89,16 +94,22 @@ class CachedEncoder(QueryEncoder):
 
     With `questions`, a cache of paid answers, it keeps the vectors of questions and of texts compared with them there.
     It is a TokenEncoder if the given encoder is. The file is opened when documents are encoded, so encoding questions
-    needs no writable folder.
+    needs no writable folder. Inside `use_executor`, `on_workers` encodes the texts that are not in the file.
     """
 
     encode_tokens: Callable[[Sequence[str]], list[TokenEmbeddings]]
     encode_queries_with_tokens: Callable[[Sequence[str]], tuple[Floats, list[TokenEmbeddings]]]
 
     def __init__(
-        self, encoder: Encoder, path: Path, id: str | None = None, questions: ResponseCache | None = None
+        self,
+        encoder: Encoder,
+        path: Path,
+        id: str | None = None,
+        questions: ResponseCache | None = None,
+        on_workers: WorkerEncoder | None = None,
     ) -> None:
         self._encoder, self._path, self._id = encoder, path, id or encoder.id
+        self._on_workers = on_workers
         self._paid_vectors = None if questions is None else PaidVectors(questions, questions)
         self._open_until: tuple[tuple[int, int], ExitStack] | None = None
         self._open_connection: sqlite3.Connection | None = None
@@ -225,6 +236,7 @@ class CachedEncoder(QueryEncoder):
             size = self._encoder.texts_a_request or _BATCH
             for start in range(0, len(missing), size):
                 batch = missing[start : start + size]
+                self._send_ahead(texts_by_key[key] for key in missing[start:])
                 with key_locks.hold_key(self._path, turn):
                     cached_rows = self._read_rows(connection, batch)  # by another thread or process meanwhile
                     costs += [row.cost for row in cached_rows.values()]
@@ -242,6 +254,50 @@ class CachedEncoder(QueryEncoder):
             if key not in failures:
                 row[:] = rows[key].vector
         return vectors, {number: failures[key] for number, key in enumerate(keys) if key in failures}
+
+    def encoding_ahead(
+        self, works: Iterable[_Work], list_texts: Callable[[_Work], Sequence[str]]
+    ) -> Generator[_Work, None, None]:
+        """Yield pieces of work in order, while workers, if there are any, encode the texts of those that follow.
+
+        Texts in the file are not sent. Close it at last: it stores what was encoded for pieces that were not reached.
+        """
+        workers, encoder = current_executor(), self._on_workers
+        if workers is None or encoder is None:
+            yield from works
+            return
+        waiting = deque[tuple[_Work, Sequence[str]]]()
+        try:
+            for work in works:
+                waiting.append((work, texts := list_texts(work)))
+                with self._connection() as connection:
+                    keys = {_key(text): text for text in texts}
+                    stored = self._read_rows(connection, list(keys))
+                encoder.send((text for key, text in keys.items() if key not in stored), workers)
+                while encoder.is_full(workers):
+                    yield from _pass_on(waiting, encoder)
+            while waiting:
+                yield from _pass_on(waiting, encoder)
+        finally:
+            self._store_unclaimed()
+
+    def _store_unclaimed(self) -> None:
+        """Store what workers have encoded and nobody has asked for; take the rest back."""
+        vectors = {} if self._on_workers is None else self._on_workers.close()
+        rows = {
+            _key(text): _Row(vector, (seconds, 0.0, 0.0, 0.0))
+            for text, (vector, seconds) in vectors.items()
+            if vector.shape == (self.dimensions,) and np.isfinite(vector).all()
+        }
+        if rows:
+            with self._connection() as connection:
+                self._write_rows(connection, rows, _ADD)
+
+    def _send_ahead(self, texts: Iterator[str]) -> None:
+        """Send as many texts to workers, if there are any, as may be under way."""
+        workers = current_executor()
+        if workers is not None and self._on_workers is not None:
+            self._on_workers.send(islice(texts, workers.batches * MOST_ITEMS), workers)
 
     def _replay(self, first: Usage) -> None:
         """Record in the ledger what cached vectors first cost, if they cost more than time."""
@@ -359,6 +415,15 @@ class CachedEncoder(QueryEncoder):
 
     def _encode_by_request(self, texts: Sequence[str]) -> Iterator[Floats | EncodingFailure]:
         """Yield the vectors of `texts` in order, one array per request, and a failure for each text without one."""
+        workers = current_executor()
+        if workers is not None and self._on_workers is not None:
+            try:
+                vectors = self._on_workers.encode(texts, workers)
+            except BaseException:  # what others have encoded is kept
+                self._store_unclaimed()
+                raise
+            yield from self._isolate(vectors, len(texts))
+            return
         if self._encoder.texts_a_request is None:
             yield from self._isolate(self._encoder.encode_documents(texts), len(texts))
             return
@@ -382,6 +447,12 @@ class CachedEncoder(QueryEncoder):
                     for key, row in rows.items()
                 ],
             )
+
+
+def _pass_on(waiting: deque[tuple[_Work, Sequence[str]]], encoder: WorkerEncoder) -> Iterator[_Work]:
+    work, texts = waiting.popleft()
+    yield work
+    encoder.drop(texts)
 
 
 def find_stored_texts(path: Path, encoder: str, texts: Sequence[str]) -> set[str]:

@@ -306,7 +306,7 @@ class Index(IndexState):
 
     @adds_repair_hint
     def build(
-        self, *methods: PluginSpec | Part[Any], workers: int | None = None, retry_failed: bool = False
+        self, *methods: PluginSpec | Part[Any], workers: int | str | None = None, retry_failed: bool = False
     ) -> BuildResult:
         """Build methods, or update them to the current documents; without arguments, update every built method.
 
@@ -314,10 +314,10 @@ class Index(IndexState):
             index.build("bm25", "hybrid(rrf_k=20)")
 
         What is already built is not built again, and an interrupted build resumes where it stopped. A part is built as
-        a method is. `workers` is the number of processes for rules and clustering; default: the cores. With
-        `retry_failed`, a model is asked again about passages that are set aside after two charged answers that cannot
-        be used. Raises UsageError for unknown methods and parameters, WorkspaceError without documents,
-        WriterBusyError, BudgetError.
+        a method is. `workers` is the number of processes for rules and clustering, by default the cores, or a Dask
+        cluster, as "dask:tcp://HOST:8786" (see `ragindex.use_executor`). With `retry_failed`, a model is asked again
+        about passages that are set aside after two charged answers that cannot be used. Raises UsageError for unknown
+        methods and parameters, WorkspaceError without documents, WriterBusyError, BudgetError.
         """
         with use_workers(workers), retrying_failed(retry_failed):
             return sync(self, [method if isinstance(method, Part) else registry.scheme(method) for method in methods])
@@ -328,7 +328,7 @@ class Index(IndexState):
         *methods: PluginSpec,
         allow_removals: bool = False,
         dry_run: bool = False,
-        workers: int | None = None,
+        workers: int | str | None = None,
         retry_failed: bool = False,
     ) -> IndexUpdate:
         """Read every source again as it was read before, and update what is built; returns a report.

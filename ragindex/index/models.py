@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from ragindex._util import canonical, durable_files
 from ragindex._util.progress import progress_bar
+from ragindex.encoders.on_workers import make_worker_encoder
 from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.encoders.vectors import WordCount
 from ragindex.errors import DamagedError, MissingPartError, UsageError
@@ -210,7 +211,8 @@ class Encoders:
             vectors = self.vectors or vector_cache_path(self.folder)
             paid = isinstance(self.plugin, PaidPlugin) and keeps_questions(self.setting.cache)
             questions = self.setting.cache if paid else None
-            self._opened[key] = CachedEncoder(encoder, vectors, sourced(self.plugin, encoder.id), questions)
+            on_workers = make_worker_encoder(self.plugin, encoder)
+            self._opened[key] = CachedEncoder(encoder, vectors, sourced(self.plugin, encoder.id), questions, on_workers)
         return self._opened[key]
 
     def _load(self, id: str) -> Encoder:

@@ -10,8 +10,8 @@ sync therefore rebuilds or removes the passages that are in doubt or not covered
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -463,9 +463,13 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
         size = max(size, task.context.llm.batch_size)
     known = pc.is_in(todo.column("id"), value_set=task.coverage.stored.column("id"))
     old = set(todo.column("id").filter(known).to_pylist())
-    with progress_bar(f"{task.name}: indexing", len(todo)) as advance, _keep_cache_open(task):
-        for start in range(0, len(todo), size):
-            batch = todo.slice(start, size)
+    batches = (todo.slice(start, size) for start in range(0, len(todo), size))
+    with (
+        progress_bar(f"{task.name}: indexing", len(todo)) as advance,
+        _keep_cache_open(task),
+        closing(_encode_ahead(task, batches)) as ahead,
+    ):
+        for batch in ahead:
             ids, batch_revisions = batch.column("id").to_pylist(), batch.column("revision").to_pylist()
             task.coverage.begin(ids)
             _touch_neighbours(task, ids)  # passages that share the old records
@@ -477,6 +481,25 @@ def _build_passages(task: Building, todo: pa.Table) -> int:
             require_time()
     task.coverage.flush()
     return len(todo)
+
+
+def _encode_ahead(task: Building, batches: Iterator[pa.Table]) -> Generator[pa.Table, None, None]:
+    """Yield batches of passages, while workers, if there are any, encode the texts of those that follow.
+
+    Passages that have records already are left out: the part may need no new vectors of these.
+    """
+    if task.encoder is None:
+        yield from batches
+        return
+    covered = task.coverage.stored.column("id")
+
+    def list_texts(batch: pa.Table) -> Sequence[str]:
+        ids = batch.column("id")
+        new = ids.filter(pc.invert(pc.is_in(ids, value_set=covered.combine_chunks())))
+        return task.part.list_texts(new.to_pylist(), task.context)
+
+    with closing(task.encoder.encoding_ahead(batches, list_texts)) as ahead:
+        yield from ahead
 
 
 def _cover(task: Building, ids: Sequence[str], batch_revisions: Sequence[str], cost: Usage) -> None:

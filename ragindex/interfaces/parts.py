@@ -212,6 +212,13 @@ class Part(ChunkedPlugin, Generic[Opened_co]):
     def apply(self, change: Change, context: BuildContext) -> None:
         """Process one batch of changes. Must be idempotent: after a crash the batch is repeated. Default: no effect."""
 
+    def list_texts(self, ids: Sequence[str], context: BuildContext) -> Sequence[str]:
+        """Return the texts that `apply` encodes if these passages are new, so that workers can encode them before.
+
+        Default: none; they are then encoded one batch after the other.
+        """
+        return ()
+
     def finish(self, context: BuildContext) -> None:
         """Build data that needs the whole corpus, after the last batch; repeated after a crash. Default: no effect."""
 

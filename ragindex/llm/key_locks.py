@@ -43,9 +43,11 @@ def hold_key(guarded: Path, key: str) -> Iterator[None]:
         yield
     finally:
         if os.getpid() == process:  # a child that was forked inside of the block holds nothing
-            if _is_at(path, descriptor):
-                path.unlink(missing_ok=True)
-            _unlock(descriptor)
+            try:
+                if _is_at(path, descriptor):
+                    path.unlink(missing_ok=True)
+            finally:
+                _unlock(descriptor)
 
 
 def _lock(path: Path) -> int:

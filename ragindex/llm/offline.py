@@ -4,11 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from ragindex._util.workers import map_in_processes
+from ragindex._util.workers import current_executor, map_in_processes
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError, UsageError
 from ragindex.interfaces.llm import LLM, LLMPlugin, LLMSettings
 from ragindex.llm.tasks import Failure, Output, Task
+
+_INPUTS = 8_192
+"""Passages whose rules workers do before they are written; a crash can lose so many."""
 
 
 def display_name(llm: str) -> str:
@@ -35,6 +38,11 @@ class OfflineRules(LLM):
     """LLM that applies the rules of tasks and sends no requests."""
 
     id = "offline rules"
+
+    @property
+    def batch_size(self) -> int:
+        """With an executor many, so that all its workers have some, else 1."""
+        return 1 if current_executor() is None else _INPUTS
 
     def run(self, task: Task[Output], inputs: Mapping[str, Any], *, repeat: int = 0, again: bool = False) -> Output:
         """Apply the task's rule to an input. Raises UsageError if the task has no rule."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 import regex
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +25,7 @@ from pydantic import (
 )
 
 from ragindex._util.text import suggest_names
+from ragindex._util.workers import check_workers
 from ragindex.corpus import FileSelection
 from ragindex.corpus.file_selection import MAX_FILE_MB
 from ragindex.corpus.readers.rows import Rows, parse_rows
@@ -193,7 +195,11 @@ class IndexAndModelSettings(_Settings):
     language: str | None = _field("L", "The language of the documents. Default: the index's own, or english.")
     seed: int | None = _field("S", "The seed of everything random. Default: the index's own, or 0.")
     seeds: list[int] | None = Field(default=None, min_length=1)
-    workers: int | None = _field("N", "Processes for reading, rules and clustering. Default: the cores.", least=1, ge=1)
+    workers: Annotated[int | str | None, AfterValidator(check_workers)] = _field(
+        "N",
+        "Processes for reading, rules and clustering, or a Dask cluster, also for encoding: dask:tcp://HOST:8786. "
+        "Default: the cores.",
+    )
 
     def index_folder(self, dataset: str) -> Path:
         """Return the folder of the index of a data set."""

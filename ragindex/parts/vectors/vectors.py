@@ -83,6 +83,12 @@ class Vectors(Part[Collection]):
         left = set(_read_texts(now))
         _forget_cached([text for text in _read_texts(stored) if text not in left], context)
 
+    def list_texts(self, ids: Sequence[str], context: BuildContext) -> Sequence[str]:
+        """Return the texts of the records of passages."""
+        source: Collection = context.inputs[0]
+        rows = source.scan(encoded_fields(source), Overlaps("passage_ids", tuple(ids)))
+        return [text for batch in rows for text in _read_texts(batch)]
+
     def finish(self, context: BuildContext) -> None:
         """Note how much of the texts the encoder does not read."""
         note_unread(_open_records(context), context)

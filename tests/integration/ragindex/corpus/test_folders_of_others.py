@@ -5,6 +5,7 @@ import os
 import socket
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import docx
 import pypdf
 import pytest
 
-from ragindex._util.workers import use_workers
+from ragindex._util.workers import use_executor, use_workers
 from ragindex.corpus import read, reading_processes
 from ragindex.corpus.formats import list_source_files
 from ragindex.corpus.json_reader import Problems, read_bounded
@@ -250,6 +251,27 @@ def test_files_are_read_by_several_processes_as_by_one(tmp_path: Path, monkeypat
     assert read_folder(tmp_path, alone) == corpus
     assert problems.left_out == alone.left_out
     assert (len(corpus[0][0]), len(problems.left_out)) == (12, 2)
+
+
+def test_files_are_read_by_an_executor_as_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for small and large ones, and for all where a password is set, which is not sent."""
+    monkeypatch.setattr(reading_processes, "_ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(reading_processes, "_SENT_BYTES", range(10, 1000))
+    for number in range(6):
+        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nIts text.", encoding="utf-8")
+    (tmp_path / "large.md").write_text("A long text. " * 100, encoding="utf-8")
+    (tmp_path / "empty.html").write_text("", encoding="utf-8")
+    alone, problems, sent = Problems(skip_bad=True), Problems(skip_bad=True), list[str]()
+    corpus = read_folder(tmp_path, alone)
+    with ThreadPoolExecutor(2) as pool, use_executor(pool):
+        submit = pool.submit
+        monkeypatch.setattr(pool, "submit", lambda *given: sent.append(given[2][0][1].name) or submit(*given))
+        assert read_folder(tmp_path, problems) == corpus
+        assert sorted(sent) == [f"{number}.md" for number in range(6)]
+        monkeypatch.setenv("RAGINDEX_PDF_PASSWORD", "secret")
+        assert read_folder(tmp_path, Problems(skip_bad=True)) == corpus
+    assert len(sent) == 6
+    assert problems.left_out == alone.left_out
 
 
 # ---------------------------------------------------------------- passwords

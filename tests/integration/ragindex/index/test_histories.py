@@ -5,13 +5,19 @@ A few are drawn here; tests/slow draws more, and `make histories` plays as many 
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 
 import pytest
 from histories import drawn, fixed
 from histories.fresh import Fresh, make_folder
 from histories.played import Step
+
+from ragindex._util import workers
+from ragindex._util.workers import use_executor
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +29,24 @@ def fresh() -> Iterator[Fresh]:
 
 @pytest.mark.parametrize("methods", [("bm25", "dense"), ("bm25 words", "bm25")])
 def test_drawn_history(methods: tuple[str, ...], fresh: Fresh) -> None:
+    play_drawn(methods, fresh)
+
+
+def play_drawn(methods: tuple[str, ...], fresh: Fresh) -> None:
     rng = random.Random(methods[0])
     chosen = replace(drawn.setting(rng, 1.0), methods=methods)
     outcome = drawn.play(chosen, drawn.steps(rng, chosen), fresh)
     assert not outcome.broken, outcome
+
+
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, partial(ProcessPoolExecutor, mp_context=get_context("spawn"))])
+def test_drawn_history_with_an_executor(
+    make: Callable[[int], Executor], fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
+    with make(2) as pool, use_executor(pool, batches=3):
+        play_drawn(("dense", "hybrid"), fresh)
+        fixed.play(fresh, fixed.gone_after_a_death("dense", "changed"), "dense")
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,17 @@ def test_a_claim_is_given_back_where_the_work_fails(tmp_path: Path) -> None:
     assert not kept_out(tmp_path / "calls.sqlite", 1)
 
 
+def test_a_claim_is_given_back_where_its_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError("read-only")
+
+    with monkeypatch.context() as patched, pytest.raises(PermissionError):
+        patched.setattr(Path, "unlink", unlink)
+        with key_locks.hold_key(tmp_path / "calls.sqlite", key(1)):
+            pass
+    assert not kept_out(tmp_path / "calls.sqlite", 1)
+
+
 def test_claim_file_deleted_while_another_waits(tmp_path: Path) -> None:
     """Who waited for the deleted file claims the new one, as everybody does who comes now; its holder leaves that."""
     path, inside, order = tmp_path / "calls.sqlite", threading.Event(), list[bool]()
