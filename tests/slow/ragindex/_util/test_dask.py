@@ -138,7 +138,7 @@ def test_worker_with_another_model_or_none_is_refused(tmp_path: Path, monkeypatc
     assert list_encoded(tmp_path / "log") == []
 
 
-@pytest.mark.filterwarnings("ignore:Mismatched versions hits")  # Dask's own word
+@pytest.mark.filterwarnings("ignore:Mismatched versions found")  # Dask's own word
 def test_worker_with_other_versions_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
     (tmp_path / "numpy-0.9.dist-info").mkdir()
