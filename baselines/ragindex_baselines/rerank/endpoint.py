@@ -1,16 +1,16 @@
-"""Rerankers behind HTTP: Cohere's `/rerank` API, which Jina, Voyage, vLLM, Infinity and others also offer."""
+"""Rerankers behind HTTP: Cohere's `/rerank`, as Jina, Voyage, vLLM and others have it, and likelihoods of questions."""
 
 import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -41,6 +41,7 @@ from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
 from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.rate_limits import Limits
 from ragindex.plugins.base import Contact
+from ragindex_baselines.rerank.likelihood import ECHO, read_likelihoods, write_prompts
 from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker, TitledText, TitledTexts, join_bridge
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class Endpoint(Reranker, PaidPlugin):
     status 408, 409, 429 or 5xx are sent again, up to `retries` times. `search_price` is in dollars per
     thousand searches of up to 100 passages; without it, the model's price per million tokens applies, if the
     price list has one.
+
+    With `score=likelihood` the model is asked at `/completions` instead, and a passage scores the mean log-probability
+    of the question's tokens after it. The endpoint must echo prompts with log-probabilities, as vLLM does.
     """
 
     argument: ClassVar[str] = "model"
@@ -80,6 +84,10 @@ class Endpoint(Reranker, PaidPlugin):
     base_url: str = Field(
         default_factory=_read_base_url,
         description="Address of the endpoint. Default: RERANK_BASE_URL, or OPENAI_BASE_URL.",
+    )
+    score: Literal["relevance", "likelihood"] = Field(
+        default="relevance",
+        description="relevance: a score of /rerank. likelihood: log-probability of the question after the passage.",
     )
     search_price: float | None = Field(
         default=None,
@@ -185,21 +193,30 @@ class EndpointScoring:
 
         Raises ServiceError, RequestError if the service scores no passage, and BudgetError.
         """
-        texts = [encodable(passage_text(title, text)) for title, text in passages]
-        query = join_bridge(question, bridge)
-        body = {"model": self.plugin.model, "query": query, "documents": texts, "top_n": len(texts)}
+        request = self._make_request(question, [encodable(passage_text(*passage)) for passage in passages], bridge)
         start = time.perf_counter()
-        text = json.dumps([self.plugin.base_url, self.plugin.version, body], ensure_ascii=False)
+        text = json.dumps([self.plugin.base_url, self.plugin.version, request.body], ensure_ascii=False)
         key = hashlib.sha256(f"{TASK} {text}".encode()).hexdigest()
         with self.cache.claimed(key):
             answer = self.cache.get(key)
             if answer is None:
-                answer = self._pay(body, start)
+                answer = self._pay(request, start)
                 origin = CallSource(TASK, self.plugin.version, "endpoint", self.plugin.model, self.plugin.base_url)
                 self.cache.put(key, origin, answer)
                 return read_scores(answer.text).scores
         self._book(answer, time.perf_counter() - start, replayed=True)
         return read_scores(answer.text).scores
+
+    def _make_request(self, question: str, texts: Sequence[str], bridge: TitledText | None) -> "_Request":
+        model = self.plugin.model
+        if self.plugin.score == "likelihood":
+            question = encodable(question)
+            prompts = write_prompts(question, texts, "" if bridge is None else encodable(passage_text(*bridge)))
+            read = partial(read_likelihoods, question=question, prompts=prompts)
+            return _Request("/completions", {"model": model, "prompt": prompts, **ECHO}, prompts, len(texts), read)
+        query = join_bridge(question, bridge)
+        body = {"model": model, "query": query, "documents": texts, "top_n": len(texts)}
+        return _Request("/rerank", body, [query, *texts], len(texts))
 
     def _book(self, answer: CachedResponse, now: float, *, replayed: bool = False) -> float:
         """Record a response that took `now` seconds here. Return its cost in dollars, 0 if unknown."""
@@ -216,23 +233,23 @@ class EndpointScoring:
         ledger.record_call(entry, now)
         return answer.money or 0.0
 
-    def _pay(self, body: Mapping[str, Any], began: float) -> CachedResponse:
+    def _pay(self, request: "_Request", began: float) -> CachedResponse:
         """Request a valid response, with retries where they may help.
 
         Money is reserved before each attempt is sent; each attempt that was or may have been charged is recorded.
         """
-        count = tokens.count_text_tokens("\n".join([body["query"], *body["documents"]]), self.plugin.model)
-        searches = math.ceil(len(body["documents"]) / _PASSAGES_PER_SEARCH)
+        count = tokens.count_text_tokens("\n".join(request.texts), self.plugin.model)
+        searches = math.ceil(request.passages / _PASSAGES_PER_SEARCH)
         size = _RequestSize(count.tokens, searches, self._money(round(_SAFETY_FACTOR * count.tokens), searches))
 
         def attempt() -> CachedResponse:
-            while (answer := self._attempt(body, size, began)) is None:
+            while (answer := self._attempt(request, size, began)) is None:
                 pass  # reserve more
             return answer
 
         return self._send_again(attempt)
 
-    def _attempt(self, body: Mapping[str, Any], size: _RequestSize, began: float) -> CachedResponse | None:
+    def _attempt(self, request: "_Request", size: _RequestSize, began: float) -> CachedResponse | None:
         """Send a request once, with money reserved for it. Raises RequestProblemError.
 
         None if an answer that came while this waited for its slot has shown that the money reserved is too little.
@@ -244,13 +261,13 @@ class EndpointScoring:
                 return None
             start = time.perf_counter()
             try:
-                text = self._send(body)
+                text = self._send(request)
                 response, seconds = read_scores(text), time.perf_counter() - start
             except RequestProblemError as error:
                 if error.problem.may_be_charged:
                     self._lose(size, booking)
                 raise
-            scored = response.has_score(len(body["documents"]))
+            scored = response.has_score(request.passages)
             if scored or response.billed:
                 read_tokens = size.tokens if response.tokens is None else response.tokens
                 money = self._money(read_tokens, size.searches if response.searches is None else response.searches)
@@ -299,10 +316,10 @@ class EndpointScoring:
     def _client(self) -> "OpenAI":
         return make_http_client(self._address[0], self._key, self.plugin.timeout)
 
-    def _send(self, body: Mapping[str, Any]) -> str:
-        """Send a request and return the body of the response, with secrets redacted."""
-        text = send_request(lambda: self._client.post("/rerank", cast_to=str, body=body), self._key)
-        return redact_account(text, self._key, self._address[0])
+    def _send(self, request: "_Request") -> str:
+        """Send a request and return the body of the response as `/rerank` has it, with secrets redacted."""
+        text = send_request(lambda: self._client.post(request.path, cast_to=str, body=request.body), self._key)
+        return request.read(redact_account(text, self._key, self._address[0]))
 
     def _send_again(self, attempt: Callable[[], CachedResponse]) -> CachedResponse:
         def wait(_: RequestProblem, seconds: float) -> None:
@@ -319,7 +336,21 @@ class EndpointScoring:
         raise kind(f"endpoint:{self.plugin.model} at {self.plugin.base_url} failed, {problem}.{hint}")
 
 
-# ---------------------------------------------------------------- the response
+# ---------------------------------------------------------------- request and response
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request to `path`, the `texts` that the model reads for it, and how many passages it scores.
+
+    `read` turns the body of the response into that of `/rerank`.
+    """
+
+    path: str
+    body: Mapping[str, Any]
+    texts: Sequence[str]
+    passages: int
+    read: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
