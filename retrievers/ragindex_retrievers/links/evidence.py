@@ -16,6 +16,7 @@ from ragindex.parts.records import Doubles, Integers
 from ragindex.plugins import registry
 from ragindex.plugins.registry import SchemeField, label
 from ragindex.plugins.strict_models import Strict
+from ragindex.retrieval.fusion import raise_scores
 from ragindex.retrieval.hits import check_queries, fetch_hits, fetch_records
 from ragindex.retrieval.stages import record_ranking
 from ragindex.types import Query, Retrieval, Step
@@ -45,6 +46,11 @@ class Evidence(LinksParameters):
     )
     candidates: int = Field(default=60, ge=1, description="Best passages by `links` that are candidates.")
     base_depth: int = Field(default=15, ge=1, description="Best passages of each base that are candidates.")
+    kept: int = Field(
+        default=0,
+        ge=0,
+        description="Best passages by cosine, BM25 and title that stay before all others, as in `links`.",
+    )
 
     @field_validator("weights")
     @classmethod
@@ -103,21 +109,22 @@ class EvidenceRetriever:
         weights = np.array([model.weights.get(name, 0.0) for name in self.feature_names])
         candidates = self._find(queries, k)
         return [
-            self._rank(query, *candidate, weights, model.intercept, k)
+            self._rank(query, candidate, weights, model.intercept, k)
             for query, candidate in zip(queries, candidates, strict=True)
         ]
 
     def _rank(
         self,
         query: Query,
-        features: CandidateFeatures,
-        steps: tuple[Step, ...],
+        candidates: "_Candidates",
         weights: Doubles,
         intercept: float,
         k: int,
     ) -> Retrieval:
+        features, first = candidates.features, candidates.first
         chances = 1 / (1 + np.exp(-(features.values @ weights + intercept)))
-        ranked = sorted(range(len(features.ids)), key=lambda row: (-chances[row], features.ids[row]))
+        by_chance = sorted(range(len(features.ids)), key=lambda row: (-chances[row], features.ids[row]))
+        ranked = sorted(by_chance, key=lambda row: first.get(features.ids[row], len(first)))
         record_ranking("evidence", (features.ids[row] for row in ranked), k)
         best = ranked[:k]
         notes = [
@@ -125,19 +132,21 @@ class EvidenceRetriever:
             for row in best[:_EXPLAINED_HITS]
         ]
         step = Step(1, "evidence", query.text, tuple(features.ids[row] for row in best), note="\n".join(notes))
-        scores = {features.ids[row]: float(chances[row]) for row in best}
-        return Retrieval(fetch_hits(self.parts.passages, scores, self.source), (*steps, step))
+        raised = raise_scores([float(chances[row]) for row in best])
+        scores = {features.ids[row]: score for row, score in zip(best, raised, strict=True)}
+        return Retrieval(fetch_hits(self.parts.passages, scores, self.source), (*candidates.steps, step))
 
     def features(self, queries: Sequence[Query], k: int) -> list[CandidateFeatures]:
         """Return the candidates of each question with their features and documents."""
         answers = []
-        for candidates, _ in self._find(queries, k):
-            records = fetch_records(self.parts.passages, candidates.ids, ("doc_ids",))
+        for candidates in self._find(queries, k):
+            features = candidates.features
+            records = fetch_records(self.parts.passages, features.ids, ("doc_ids",))
             doc_ids = tuple(map(tuple, records.column("doc_ids").to_pylist()))
-            answers.append(replace(candidates, doc_ids=doc_ids))
+            answers.append(replace(features, doc_ids=doc_ids))
         return answers
 
-    def _find(self, queries: Sequence[Query], k: int) -> list[tuple[CandidateFeatures, tuple[Step, ...]]]:
+    def _find(self, queries: Sequence[Query], k: int) -> list["_Candidates"]:
         check_queries(queries, k)
         vectors = self.encoder.encode_queries([query.text for query in queries])
         depth = max(k, self.settings.base_depth)
@@ -147,8 +156,9 @@ class EvidenceRetriever:
             # each passage has the place of the first hit that it belongs to
             rankings = [list(dict.fromkeys(id for hit in base.hits for id in hit.passage_ids)) for base, _ in of_bases]
             gains = [gain for _, gain in of_bases if gain is not None]
-            features, steps = self._describe_query(query, vector, rankings, gains, k)
-            candidates.append((features, (*(step for base, _ in of_bases for step in base.trace), *steps)))
+            described = self._describe_query(query, vector, rankings, gains, k)
+            steps = (*(step for base, _ in of_bases for step in base.trace), *described.steps)
+            candidates.append(replace(described, steps=steps))
         return candidates
 
     def _ask(
@@ -166,7 +176,7 @@ class EvidenceRetriever:
         rankings: Sequence[Sequence[str]],
         gains: Sequence[Mapping[str, float]],
         k: int,
-    ) -> tuple[CandidateFeatures, tuple[Step, ...]]:
+    ) -> "_Candidates":
         walk, depth = LinkWalk(self.parts, query, vector), max(k, self.settings.base_depth)
         walk.find_candidates(k)
         walk.follow_links()
@@ -176,19 +186,31 @@ class EvidenceRetriever:
         if missing:
             walk.look_up(sorted(missing))
         if not walk.scores.rows:
-            return self._describe((), np.zeros((0, len(self.feature_names)))), tuple(walk.steps)
+            return _Candidates(self._describe((), np.zeros((0, len(self.feature_names)))), tuple(walk.steps), {})
         links = np.concatenate([links, walk.scores.base[len(links) :]])
         values = build_features(walk, links, rankings, gains)
         ids, rows = list(walk.scores.rows), walk.scores.rows
         scored, most = sorted(rows, key=lambda id: (-links[rows[id]], id)), max(k, self.settings.candidates)
         record_ranking("candidates", scored, most)
         best = scored[:most]
-        chosen = sorted({rows[id] for ranking in (best, *(ranking[:depth] for ranking in rankings)) for id in ranking})
-        return self._describe(tuple(ids[row] for row in chosen), values[chosen]), tuple(walk.steps)
+        first = sorted(rows, key=lambda id: (-walk.scores.base[rows[id]], id))[: self.settings.kept]
+        all_rankings = (first, best, *(ranking[:depth] for ranking in rankings))
+        chosen = sorted({rows[id] for ranking in all_rankings for id in ranking})
+        features = self._describe(tuple(ids[row] for row in chosen), values[chosen])
+        return _Candidates(features, tuple(walk.steps), {id: place for place, id in enumerate(first)})
 
     def _describe(self, ids: tuple[str, ...], values: Doubles) -> CandidateFeatures:
         names = self.feature_names
         return CandidateFeatures(ids, names, tuple(name not in MAY_COUNT_AGAINST for name in names), values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The candidates of a question, the steps that found them, and the places of those that stay first."""
+
+    features: CandidateFeatures
+    steps: tuple[Step, ...]
+    first: Mapping[str, int]
 
 
 def _list_terms(terms: Doubles, names: Sequence[str]) -> str:

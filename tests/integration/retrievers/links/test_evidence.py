@@ -105,6 +105,16 @@ def test_a_ranking_is_that_of_the_weights(workspace: Index, tmp_path: Path) -> N
     assert retrieval.trace[-1].note == "ada: mentioned +3.00\ntown: second_hop +1.50\nfilm: "
 
 
+def test_kept_passages_stay_first(workspace: Index, tmp_path: Path) -> None:
+    """`film` has the best base score; without `kept` it is last. Its score is that of the best after it."""
+    file = write_weights(tmp_path / "w.json", {"mentioned": 2.0, "second_hop": 4.0}, intercept=-1.0)
+    (retrieval,) = built_retriever(workspace, evidence(weights=str(file), kept=1)).retrieve(
+        [Query("q", "Was the film red harbour shot?")], 3
+    )
+    assert [hit.id for hit in retrieval.hits] == ["film", "ada", "town"]
+    assert [hit.score for hit in retrieval.hits][:2] == [pytest.approx(1 / (1 + exp(-2.0)))] * 2
+
+
 def test_a_base_brings_candidates_and_its_rank(workspace: Index, tmp_path: Path) -> None:
     file = write_weights(tmp_path / "w.json", {"rank:dense": 6.0}, bases=("dense",))
     scheme = evidence(weights=str(file), depth=1, candidates=1)
