@@ -118,11 +118,14 @@ class LightRAGRetriever:
     def _retrieve_one(self, query: Query, k: int) -> Retrieval:
         trace, settings = Trace(), self.settings
         details, themes = self._write_keywords(query.text, trace)
-        vectors = self.encoder.encode_queries([details, themes, query.text])
+        searched = self.searched
+        searching = ((details, searched.entities), (themes, searched.triples), (query.text, searched.vectors))
+        texts = list(dict.fromkeys(text for text, collection in searching if collection is not None))
+        vectors = dict(zip(texts, self.encoder.encode_queries(texts), strict=True))
         searches = [
-            *self._search_entities(query, details, vectors[0], trace),
-            *self._search_triples(query, themes, vectors[1], trace),
-            *self._search_passages(query, vectors[2], max(k, settings.relations), trace),
+            *self._search_entities(query, details, vectors, trace),
+            *self._search_triples(query, themes, vectors, trace),
+            *self._search_passages(query, vectors, max(k, settings.relations), trace),
         ]
         with trace.step(1, "passages", "") as step:
             scores = add_places(items.passage_ids for items in searches)
@@ -134,13 +137,15 @@ class LightRAGRetriever:
         notes = write_notes(descriptions, triples, settings.note_tokens, settings.relation_tokens)
         return Retrieval(hits, tuple(trace.steps), notes)
 
-    def _search_entities(self, query: Query, details: str, vector: Floats, trace: Trace) -> Iterator[Items]:
+    def _search_entities(
+        self, query: Query, details: str, vectors: Mapping[str, Floats], trace: Trace
+    ) -> Iterator[Items]:
         searched = self.searched
         if searched.entities is None:
             return
         passing = None if query.filter is None else searched.passing.find(query.filter)
         with trace.step(1, "entities", details) as step:
-            (result,) = search_entities(searched.entities, vector[None], [passing], self.settings.entities)
+            (result,) = search_entities(searched.entities, vectors[details][None], [passing], self.settings.entities)
             record_ranking("entities", result.ids, query=details)
             nearby = read_nearby(result)
             records = fetch_records(searched.entities, result.ids, ("name", "text")).to_pylist()
@@ -149,10 +154,12 @@ class LightRAGRetriever:
         passage_ids = [entity.passage_ids.slice(0, _PASSAGES_OF_ENTITY).to_pylist() for entity in nearby]
         yield Items(passage_ids, triples, [f"{record['name']}\n{record['text']}" for record in records])
 
-    def _search_triples(self, query: Query, themes: str, vector: Floats, trace: Trace) -> Iterator[Items]:
+    def _search_triples(
+        self, query: Query, themes: str, vectors: Mapping[str, Floats], trace: Trace
+    ) -> Iterator[Items]:
         if self.searched.triples is None:
             return
-        request = VectorQuery(vector, self.settings.relations, (*_SIDES, "passage_ids"), query.filter)
+        request = VectorQuery(vectors[themes], self.settings.relations, (*_SIDES, "passage_ids"), query.filter)
         with trace.step(1, "triples", themes) as step:
             (result,) = self.searched.triples.search([request])
             record_search("triples", self.searched.triples, [request], [themes])
@@ -161,10 +168,12 @@ class LightRAGRetriever:
             step["ids"], step["triples"] = tuple(result.ids), tuple(triples)
         yield Items([row["passage_ids"] for row in rows], triples)
 
-    def _search_passages(self, query: Query, vector: Floats, count: int, trace: Trace) -> Iterator[Items]:
+    def _search_passages(
+        self, query: Query, vectors: Mapping[str, Floats], count: int, trace: Trace
+    ) -> Iterator[Items]:
         if self.searched.vectors is None:
             return
-        request = VectorQuery(vector, count, (), query.filter)
+        request = VectorQuery(vectors[query.text], count, (), query.filter)
         with trace.step(1, "vectors", query.text) as step:
             (result,) = self.searched.vectors.search([request])
             record_search("vectors", self.searched.vectors, [request], [query.text])

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -135,11 +135,16 @@ class Service:
 
     def describe_unknown_fields(self) -> Iterator[str]:
         """Yield a sentence for each metadata key that no document has, named by the filter of a key that reads."""
+        known_keys = dict[str, Sequence[str]]()
         for key in (each for each in self.settings.keys.keys if "read" in each.rights):
             named = sorted({name.removeprefix("meta.") for name in fields(key.where) if name.startswith("meta.")})
-            for name, collection in self.collections.items() if named else ():
-                known = collection.state.list_metadata_keys()
-                for unknown in named if key.opens(name) else ():
+            for name, collection in self.collections.items():
+                if not named or not key.opens(name):
+                    continue
+                if name not in known_keys:
+                    known_keys[name] = collection.state.list_metadata_keys()
+                known = known_keys[name]
+                for unknown in named:
                     if unknown not in known:
                         yield (
                             f"The key {key.name!r} finds nothing in {name}: its filter names the metadata key "

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel, Field
 
+from ragindex._util.kept_results import KeptResults
 from ragindex.english import overlaps, split_sentences
 from ragindex.filters import Filter, Ids, combine_filters
 from ragindex.interfaces import Collection, Encoder, Floats, OpenIndex, Part, Retriever, Scheme, VectorQuery
@@ -27,6 +28,8 @@ from ragindex_baselines.graphrag.communities import Communities, Reports
 from ragindex_baselines.graphrag.method import filter_rows
 
 _LARGEST_SCORE = 100
+_KEPT_BATCHES = 8
+"""Filters whose batches of reports are kept: to pack them, the tokens of every report are counted."""
 _BEHIND_POINTS = 2.0
 """Added to the cosines of passages behind points, so that they come before all others."""
 
@@ -82,6 +85,9 @@ class ReportReader:
     language: str
     model: str
     settings: GraphRAGGlobal
+    packed: KeptResults[frozenset[str] | None, "list[list[ReportRow]]"] = field(
+        default_factory=lambda: KeptResults(_KEPT_BATCHES)
+    )
 
     def read(self, question: str, passing: frozenset[str] | None) -> tuple[list[RatedPoint], Mapping[str, list[str]]]:
         """Return the points, best first, and the passages of each report.
@@ -89,16 +95,20 @@ class ReportReader:
         Only reports are read of which all passages pass. Raises LLMError if a batch has no usable answer, and what
         `LLM.map` raises.
         """
-        fields = ("text", "passage_ids")
-        rows = [row for batch in self.communities.reports.scan(fields) for row in batch.to_pylist()]
-        rows = sorted(filter_rows(rows, passing), key=lambda row: str(row["id"]))
-        rows = [rows[place] for place in np.random.default_rng(self.settings.seed).permutation(len(rows))]
-        batches = list(pack_reports(rows, self.settings.batch_tokens, self.model))
+        batches = self.packed.find(passing, lambda: self._pack(passing))
         inputs = [{"question": question, "reports": _number(batch), "language": self.language} for batch in batches]
         answers = map(require_output, self.llm.map(POINTS, inputs) if inputs else ())
         points = [point for batch, answer in zip(batches, answers, strict=True) for point in _rate(answer, batch)]
         points.sort(key=lambda point: -point.score)  # equal ones in the order of reading
-        return points, {row["id"]: row["passage_ids"] for row in rows}
+        return points, {row["id"]: row["passage_ids"] for batch in batches for row in batch}
+
+    def _pack(self, passing: frozenset[str] | None) -> "list[list[ReportRow]]":
+        """Return batches of the reports of which all passages pass, in an order drawn by the seed."""
+        fields = ("text", "passage_ids")
+        rows = [row for batch in self.communities.reports.scan(fields) for row in batch.to_pylist()]
+        rows = sorted(filter_rows(rows, passing), key=lambda row: str(row["id"]))
+        rows = [rows[place] for place in np.random.default_rng(self.settings.seed).permutation(len(rows))]
+        return list(pack_reports(rows, self.settings.batch_tokens, self.model))
 
 
 @dataclass(frozen=True, slots=True)
