@@ -128,18 +128,6 @@ def test_damaged_fit_of_a_smaller_corpus(pristine: PristineIndex) -> None:
 # ---------------------------------------------------------------- databases
 
 
-@pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    HARMS[harm](folder / "caches" / "vectors.sqlite")
-    attempt = tried(pristine.added, folder)
-    if attempt.error is not None:
-        assert "vectors.sqlite" in str(attempt.error)
-        pristine.follow(attempt.error)
-        attempt = tried(pristine.synced, folder)
-    assert attempt.answers == pristine.after
-
-
 CALL = CallSource("t", 1, "p", "m", "")
 ANSWER = CachedResponse("x", "stop", "", "text", 1, 0, 1, False, None, 1.0, 2.0)
 
@@ -223,14 +211,6 @@ def test_hashes_of_files_that_were_removed_or_are_new(pristine: PristineIndex) -
 
 
 # ---------------------------------------------------------------- pieces
-
-
-def test_repair_of_a_whole_index(pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    assert ragindex("repair", "--index", folder).out == "No damaged files.\n"
-    repaired = ragindex("repair", "--index", folder, "--json", "-").json
-    assert (repaired["damaged"], repaired["made"]) == ([], 0)
-    assert pristine.read(folder) == pristine.before
 
 
 def test_token_vectors_of_other_segments_are_not_encoded_again(rich: PristineIndex) -> None:

@@ -63,12 +63,6 @@ def test_stage_that_groups_passages(index: Index) -> None:
     assert (explanation.lost_at, ranks(explanation)["text"][1:]) == ("text", (4, 20))
 
 
-def test_passage_can_be_expected(index: Index) -> None:
-    passage = index.retriever("hybrid").search("Which harbour has 3 cranes?", k=1)[0]
-    explanation = index.explain_document("Which harbour has 3 cranes?", passage.passage_ids[0], "hybrid", 3)
-    assert explanation.rank == 1
-
-
 def test_filter_is_named_first(index: Index) -> None:
     explanation = index.explain_document("Which harbour has 3 cranes?", "d3", "hybrid", where={"meta.year": {"gte": 5}})
     assert explanation.lost_at == FILTER

@@ -194,41 +194,6 @@ def test_secrets_are_not_stored(docs: Path, index: Index, monkeypatch: pytest.Mo
     assert index.manifest.sources == {}
 
 
-def test_many_removals_need_permission(docs: Path, index: Index) -> None:
-    for number in range(8):
-        (docs / f"n{number}.md").write_text(f"# N{number}", encoding="utf-8")
-    index.replace(read(docs))
-    for number in range(6):
-        (docs / f"n{number}.md").unlink()
-    before = ids(index)
-    with pytest.raises(
-        UsageError, match=r"6 of 12 documents of the source 'docs' .*index\.update\(allow_removals=True\)"
-    ):
-        index.update()
-    assert ids(index) == before
-    assert index.update(allow_removals=True).changes.removed == 6
-
-
-def test_a_dry_run_reports_what_the_update_does(docs: Path, index: Index) -> None:
-    index.replace(read(docs))
-    index.build("bm25")
-    (docs / "a.md").write_text("# A\n\nChanged.", encoding="utf-8")
-    (docs / "b.txt").unlink()
-    (docs / "new.md").write_text("# New", encoding="utf-8")
-    version = index.manifest
-    preview = index.update(dry_run=True)
-    changes = preview.changes
-    assert (changes.new, changes.replaced, changes.gone) == (("new.md",), ("a.md",), ("b.txt",))
-    assert index.manifest == version
-    assert not index.corpus_moved()
-    report = index.update()
-    assert report.changes == preview.changes
-    assert (report.parts, report.methods) == (("passages",), ("bm25",))  # and no `ircot`, which only asks it
-    assert report.seconds > 0
-    assert report.spent["money"] == 0
-    assert index.update().parts == ()
-
-
 def test_reading_again_needs_no_place_in_a_corpus_of_a_program(index: Index) -> None:
     index.add(Corpus("made", "program", (Document("a", "A", "A text."),), 0, (), False))
     assert index.update().sources == ()

@@ -177,20 +177,6 @@ def test_index_reports_renamed_documents(pages: Path, tmp_path: Path) -> None:
     }
 
 
-def test_renames_of_a_corpus_before_and_after_it_is_indexed(pages: Path, tmp_path: Path) -> None:
-    with Index.open(tmp_path / "w", create=True) as index:
-        index.replace(library.read(pages), source="guides")
-        assert index.renames(library.read(pages)) == {}
-        (pages / "page1.md").rename(pages / "first.md")
-        assert index.renames(library.read(pages)) == {"page1.md": "first.md"}
-        index.replace(library.read(pages))
-        assert index.sources()[0]["prefix"] == "guides/"
-        assert read_renames(index.folder) == {"guides/page1.md": "guides/first.md"}
-        assert index.renames(library.read(pages)) == {"page1.md": "first.md"}
-        (pages / "first.md").unlink()
-        assert index.renames(library.read(pages)) == {}
-
-
 def test_renamed_documents_are_not_paid_again(pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither their vectors nor what a model has answered about them, and no payment is announced."""
     with billing() as till:

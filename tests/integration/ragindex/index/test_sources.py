@@ -215,34 +215,7 @@ def test_what_lies_in_a_remembered_folder_has_its_id_there(
     assert workspace.replace(read("docs")).unchanged == 2  # nothing tells them from files read with the folder
 
 
-def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: Index) -> None:
-    write(tmp_path, {"docs/a.md": "a", "docs/of/b.md": "b"})
-    (tmp_path / "docs" / "link.md").symlink_to(tmp_path / "docs" / "of" / "b.md")
-    workspace.replace(read(tmp_path / "docs"))
-    assert workspace.add(read(tmp_path / "docs" / "link.md")).unchanged == 1
-    assert read_texts(workspace) == {"a.md": "a", "of/b.md": "b", "link.md": "b"}
-
-
 # ---------------------------------------------------------------- several
-
-
-def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, workspace: Index) -> None:
-    write(tmp_path, {"two/a/index.md": "of a", "two/b/index.md": "of b"})
-    workspace.replace(read(tmp_path / "two" / "a"))
-    for verb in (workspace.add, workspace.replace):
-        with pytest.raises(WorkspaceError) as caught:
-            verb(read(tmp_path / "two" / "b"))
-        message = str(caught.value)
-        assert f"{tmp_path}/two/a" in message
-        assert f"{tmp_path}/two/b" in message
-        assert message.endswith(f"two/b --as b --index {tmp_path}/w")
-        assert read_texts(workspace) == {"index.md": "of a"}
-    workspace.add(read(tmp_path / "two" / "b"), source="b")
-    assert read_texts(workspace) == {"index.md": "of a", "b/index.md": "of b"}
-    (tmp_path / "two" / "a" / "index.md").rename(tmp_path / "two" / "a" / "other.md")
-    changed = workspace.replace(read(tmp_path / "two" / "a"))
-    assert (changed.renamed, changed.new, changed.gone) == ((("index.md", "other.md"),), (), ())
-    assert read_texts(workspace) == {"other.md": "of a", "b/index.md": "of b"}
 
 
 @pytest.mark.parametrize("remembered", [True, False])
