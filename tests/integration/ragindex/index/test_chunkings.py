@@ -120,9 +120,6 @@ def test_all_parts_of_a_method_are_made_from_its_passages(name: str) -> None:
     assert registry.scheme(registry.label(scheme)) == scheme
 
 
-# ---------------------------------------------------------------- another chunking for the index
-
-
 def test_rechunking(space: Index) -> None:
     own, named = registry.scheme("bm25"), registry.scheme("dense(over=passages(by=sections))")
     space.build(own, named)

@@ -9,14 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 import pytest
 from built_retriever import built_retriever
 
 from ragindex._util import durable_files
 from ragindex.corpus import Chunking
-from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
     DataError,
     MissingPartError,
@@ -93,21 +91,6 @@ def test_nothing_is_made_twice(tmp_path: Path, index: BuiltIndex) -> None:
     assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
 
 
-def test_parts_of_two_encoders(tmp_path: Path, index: BuiltIndex) -> None:
-    workspace = index("bm25")
-    assert workspace.build(Dense()).made == len(DOCUMENTS)  # the vectors alone: passages are there
-    other = Index.open(tmp_path, encoder="lsa:3", chunking=None, create=True)
-    with pytest.raises(MissingPartError, match=r"vectors is not built with the encoder lsa\(dimensions=3\)"):
-        Dense().open(other)
-    assert other.build(Dense()).made == len(DOCUMENTS)
-    assert len(other.manifest.parts) == 3
-    assert_same(
-        ask_questions(Dense().open(Index.open(tmp_path, encoder="lsa", create=True)), 5),
-        ask_questions(Dense().open(workspace), 5),
-        "kept",
-    )
-
-
 def test_first_encoder_replaces_nothing(index: BuiltIndex) -> None:
     workspace = index("bm25")
     workspace.build(Dense(over=Triples()))  # made of triples alone: the passages are no input of it
@@ -143,7 +126,6 @@ def test_fit_after_growth_by_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     before = ask_questions(reader, 5)
     workspace.add(DOCUMENTS[17:])
     refit = workspace.build().refit
-    assert refit is not None
     assert refit.reason == f"there are {len(DOCUMENTS)} passages, and it was fitted to 12"
     assert workspace.encoder.id != first
     assert_same(ask_questions(reader, 5), before, "a reader opened before")
@@ -209,35 +191,6 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"without control characters; found the control character '\\n' in 'b\\nc'"):
         workspace.add([Document("b", "", "two"), Document("b\nc", "", "three")])
     assert list(workspace.documents.sources()) == ["a"]
-
-
-def test_new_fit_is_that_of_a_new_index(index: BuiltIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the process ends between asking for the fit and the sync, or amid the sync."""
-    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # so that it is fitted again when asked only
-    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
-    new = ask_questions(Dense().open(build(Dense(), tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
-    workspace = index("dense")
-    workspace.add(ADDED)
-    workspace.build()
-    old = workspace.encoder_id
-    with pytest.raises(AssertionError, match="scores|expected"):  # documents were too few for a fit of themselves
-        assert_same(ask_questions(Dense().open(workspace), 5), new, "")
-    workspace.refit()
-    assert workspace.build(BM25()).made == 0  # it uses no encoder
-    with (
-        patch.object(CachedEncoder, "encode_each", side_effect=KeyboardInterrupt),
-        pytest.raises(KeyboardInterrupt),
-    ):
-        Index.open(tmp_path, create=True).build(Dense())
-    again = Index.open(tmp_path, create=True)
-    assert again.build(Dense()).made > 0
-    assert again.encoder_id != old
-    assert_same(ask_questions(Dense().open(again), 5), new, "a new fit")
-    again.refit()
-    with patch.object(sync, "_finish_part", wraps=sync._finish_part) as finish:
-        # The documents are the same, so the fit is, and what is built is neither built nor finished again.
-        assert again.build(Dense(), registry.scheme("colbert")).made > 0
-    assert [call.args[0].name for call in finish.call_args_list] == ["token_vectors"]
 
 
 def test_only_a_fitted_encoder_is_fitted_again(tmp_path: Path) -> None:
@@ -362,30 +315,6 @@ def test_two_that_make_the_same_workspace_at_once(
     late = Index.open(tmp_path, chunking=None, create=True)
     assert late.counts().documents == len(DOCUMENTS)
     assert manifests.read_manifest(tmp_path) == late.manifest
-
-
-def test_outdated_parts_are_dropped(tmp_path: Path) -> None:
-    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
-    reader, fit = Index.open(tmp_path, create=True), workspace.encoder.id
-    (old,) = [key for key in workspace.manifest.parts if key.startswith("vectors")]
-    workspace.add(DOCUMENTS[12:])
-    workspace.build()
-    assert list(workspace.manifest.outdated) == [old]
-    workspace.store.drop(f"{old}.coverage")  # a drop that was cut short
-    workspace.remove([document.id for document in DOCUMENTS[11:]])
-    workspace.build()  # back to the first fit: the same part again
-    workspace.add([DOCUMENTS[11]])
-    workspace.remove([DOCUMENTS[0].id])
-    workspace.build()
-    assert workspace.open_part(Vectors()).count() == 11
-    assert (tmp_path / "encoders" / fit).is_dir()
-    reader.close()
-    workspace.add(DOCUMENTS[12:])
-    workspace.build()
-    remaining = {name.rpartition(".")[0] for name in workspace.store.names()}
-    assert remaining == {"", *workspace.manifest.parts}
-    assert old not in remaining
-    assert [path.name for path in (tmp_path / "encoders").iterdir() if path.is_dir()] == [workspace.encoder.id]
 
 
 def test_a_sync_that_builds_nothing_makes_the_seed_the_default(index: BuiltIndex, tmp_path: Path) -> None:

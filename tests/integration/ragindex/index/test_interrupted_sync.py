@@ -141,9 +141,6 @@ def test_a_dropped_part_loses_its_coverage_first(tmp_path: Path, monkeypatch: py
     assert dropped == ["KEY.coverage", "KEY.aliases", "KEY.records"]
 
 
-# ---------------------------------------------------------------- the first moment of a workspace
-
-
 def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -152,9 +149,6 @@ def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.Monkey
     workspace = Index.open(tmp_path, create=True)
     workspace.add(FIRST)
     assert len(built_retriever(workspace, "bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
-
-
-# ---------------------------------------------------------------- coverage
 
 
 def covered(tmp_path: Path, *, shares: bool) -> tuple[PartCoverage, Callable[[], PartCoverage]]:
@@ -218,9 +212,6 @@ def test_few_writes_for_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyP
     before = json.dumps(writes)
     again()
     assert json.dumps(writes) == before
-
-
-# ---------------------------------------------------------------- after the data: the manifest, its copy, what is left
 
 
 @contextmanager
@@ -298,9 +289,6 @@ def test_derived_parts_are_outdated(tmp_path: Path) -> None:
     workspace.build(Dense())
     keys = set(workspace.manifest.parts)
     assert all(set(record.inputs) <= keys for record in workspace.manifest.parts.values())
-
-
-# ---------------------------------------------------------------- collections made anew under readers
 
 
 def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

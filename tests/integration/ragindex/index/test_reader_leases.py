@@ -21,9 +21,6 @@ from ragindex_baselines.dense import Dense
 pytestmark = pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")
 
 
-# ---------------------------------------------------------------- in this process
-
-
 def test_holder_of_the_lease_cleans_up(tmp_path: Path) -> None:
     """As an update of sources does, which holds it for all its steps."""
     writer, reader = copy_template(tmp_path), opened(tmp_path)

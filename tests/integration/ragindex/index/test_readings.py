@@ -17,7 +17,6 @@ from ragindex.corpus.readers.content import FileContent
 from ragindex.errors import NewerFormatError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.manifest import DocumentSource, Manifest, SourceReading
-from ragindex.index.readings import find_reading
 from ragindex.types import Document
 
 TEXTS = {
@@ -134,7 +133,6 @@ def test_a_part_of_a_folder_keeps_options_of_its_own(docs: Path, index: Index) -
     (docs / "drafts" / "d.md").write_text("# D", encoding="utf-8")
     assert index.update().changes.added == 0
     reading = index.manifest.sources["docs"].reading
-    assert reading is not None
     assert reading.parts == {"": {"exclude": ["drafts/*"]}, "drafts": {"include": ["*.txt", "c.md"]}}
 
 
@@ -155,30 +153,6 @@ def test_a_data_set_is_read_again(tmp_path: Path, index: Index) -> None:
     assert (report.changes.new, report.changes.gone, report.sources[0].left_out != ()) == (("y",), ("x",), True)
 
 
-def test_a_source_that_cannot_be_read_stays(docs: Path, index: Index, tmp_path: Path) -> None:
-    index.replace(read(docs))
-    index.add([Document("p", "P", "A program's.")])
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "m.md").write_text("# M", encoding="utf-8")
-    index.add(read(tmp_path / "more"), source="more")
-    docs.rename(tmp_path / "away")
-    (tmp_path / "more" / "n.md").write_text("# N", encoding="utf-8")
-    report = index.update()
-    assert report.changes.new == ("more/n.md",)
-    assert list(report.failures) == ["docs"]
-    assert "no such folder" in report.failures["docs"]
-    assert ids(index) == ["a.md", "b.txt", "drafts/c.md", "faq.csv", "more/m.md", "more/n.md", "p"]
-
-
-def test_a_source_of_an_earlier_version_has_no_options(docs: Path, index: Index) -> None:
-    index.replace(read(docs))
-    index.save(sources={"docs": index.manifest.sources["docs"].model_copy(update={"reading": None})})
-    assert find_reading(index.manifest.sources, str(docs)) is None
-    assert "Read it once more, with the options you gave then" in index.update().failures["docs"]
-    assert index.replace(read(docs)).unchanged == 4
-    assert index.update().failures == {}
-
-
 def test_options_of_a_later_version_are_refused() -> None:
     with pytest.raises(NewerFormatError, match="version 2"):
         SourceReading.model_validate({"version": 2, "unknown": 1})
@@ -192,6 +166,26 @@ def test_secrets_are_not_stored(docs: Path, index: Index, monkeypatch: pytest.Mo
         index.replace(read(docs, exclude=["*sk-quite-secret-7*"]))
     assert "quite-secret" not in json.dumps(Manifest.model_dump(index.manifest, mode="json"))
     assert index.manifest.sources == {}
+
+
+def test_a_dry_run_reports_what_the_update_does(docs: Path, index: Index) -> None:
+    index.replace(read(docs))
+    index.build("bm25")
+    (docs / "a.md").write_text("# A\n\nChanged.", encoding="utf-8")
+    (docs / "b.txt").unlink()
+    (docs / "new.md").write_text("# New", encoding="utf-8")
+    version = index.manifest
+    preview = index.update(dry_run=True)
+    changes = preview.changes
+    assert (changes.new, changes.replaced, changes.gone) == (("new.md",), ("a.md",), ("b.txt",))
+    assert index.manifest == version
+    assert not index.corpus_moved()
+    report = index.update()
+    assert report.changes == preview.changes
+    assert (report.parts, report.methods) == (("passages",), ("bm25",))  # and no `ircot`, which only asks it
+    assert report.seconds > 0
+    assert report.spent["money"] == 0
+    assert index.update().parts == ()
 
 
 def test_reading_again_needs_no_place_in_a_corpus_of_a_program(index: Index) -> None:

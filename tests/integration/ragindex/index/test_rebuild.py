@@ -10,8 +10,9 @@ from command_line import failed, ragindex
 from made_language import ANSWER, ORIGIN, key
 
 from ragindex._util import durable_files
-from ragindex.errors import StoreError, UsageError
+from ragindex.errors import StoreError, UsageError, WorkspaceError
 from ragindex.index import repair
+from ragindex.index.index import Index
 from ragindex.index.models import CALLS
 from ragindex.llm.cache import SQLiteCache
 
@@ -89,3 +90,12 @@ def test_obstacles_leave_all_in_place(older: Path) -> None:
     with pytest.raises(UsageError, match=r"older\.format2 is in the way"):
         repair.move_aside(older)
     assert (older / "workspace.json").exists()
+
+
+def test_index_of_format_1_is_refused(tmp_path: Path) -> None:
+    """It had one source, among its settings."""
+    (tmp_path / "workspace.json").write_text(json.dumps({"format": 1, "settings": {"source": "my docs"}}))
+    with pytest.raises(WorkspaceError) as caught:
+        Index.open(tmp_path, create=True)
+    assert str(caught.value).startswith(f"The index {tmp_path} has format 1, of an earlier ragindex; this one")
+    assert str(caught.value).endswith(f"Run: ragindex index 'my docs' --index {tmp_path} --rebuild")

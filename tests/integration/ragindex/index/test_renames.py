@@ -157,26 +157,6 @@ def test_old_ids_lead_to_the_newest_until_they_are_taken(pages: Path, tmp_path: 
         assert read_renames(index.folder) == {}
 
 
-def test_index_reports_renamed_documents(pages: Path, tmp_path: Path) -> None:
-    ragindex("index", pages, "--index", tmp_path / "w", "--methods", "bm25")
-    (pages / "page1.md").rename(pages / "first.md")
-    (pages / "page2.md").unlink()
-    (pages / "more.md").write_text("# More\n\nA page that was not there before.")
-    done = ragindex("index", pages, "--index", tmp_path / "w")
-    report = "1 document added (more.md), 1 removed (page2.md), 1 renamed (page1.md → first.md), 10 unchanged"
-    assert report in " ".join(done.out.split())
-    (pages / "first.md").rename(pages / "page1.md")
-    changed = ragindex("index", pages, "--index", tmp_path / "w", "--json", "-").json["changed"]
-    assert changed == {
-        "added": 0,
-        "changed": 0,
-        "removed": 0,
-        "unchanged": 11,
-        "reread": 0,
-        "renamed": {"first.md": "page1.md"},
-    }
-
-
 def test_renamed_documents_are_not_paid_again(pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither their vectors nor what a model has answered about them, and no payment is announced."""
     with billing() as till:

@@ -184,9 +184,6 @@ def test_help_is_a_page_of_all_public_names() -> None:
         _ = ragindex.nothing
 
 
-# ---------------------------------------------------------------- positions
-
-
 GUIDE = (
     "# Guide\n\nIntro to the pier.\n\n## Tides\n\nThe tide turns twice.\n\n## Moorings\n\nTie the boat to the bollard."
 )

@@ -343,17 +343,6 @@ def make_documents(ids: Iterable[str]) -> list[Document]:
     return [Document(id, "", f"made {id}") for id in ids]
 
 
-def test_programs_keep_to_their_own_names(workspace: Index) -> None:
-    workspace.replace(make_documents("ab"), source="first")
-    workspace.replace(make_documents("cd"), source="second")
-    assert workspace.replace(make_documents("b"), source="first").gone == ("a",)
-    assert sorted(read_texts(workspace)) == ["b", "c", "d"]
-    with pytest.raises(
-        WorkspaceError, match="The id 'c' of .* added as 'first' is already used by .* added as 'second'"
-    ):
-        workspace.add(make_documents("c"), source="first")
-
-
 # ---------------------------------------------------------------- the format
 
 
