@@ -43,12 +43,6 @@ def test_the_openai_client_on_a_server_without_keys(server: RunningServer) -> No
         assert [hit.file_id for hit in client.vector_stores.search("docs:bm25", query="ferry")] == ["ferry"]
 
 
-def test_the_openai_client_with_a_wrong_key(secured: RunningServer) -> None:
-    client = openai.OpenAI(base_url=f"{secured.url}/v1", api_key="wrong-0123456789abcdef", max_retries=0)
-    with client, pytest.raises(openai.AuthenticationError, match="not valid"):
-        client.vector_stores.search("docs", query="lighthouse")
-
-
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
@@ -87,7 +81,6 @@ def test_the_openai_client_with_a_key(secured: RunningServer) -> None:
         assert [hit.file_id for hit in page] == ["lindau"]
         (result,) = page.data
         assert (result.filename, result.content[0].type) == ("Lindau", "text")
-        assert result.attributes is not None
         assert result.attributes["year"] == 1856
         assert (result.attributes["start"], result.attributes["end"]) == (0, 79)
         with pytest.raises(openai.NotFoundError, match="no collection"):
