@@ -70,9 +70,6 @@ def test_bad_numbers_of_workers(written: str, monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
-# ---------------------------------------------------------------- who uses them
-
-
 @pytest.mark.usefixtures("processes")
 def test_rules_answer_as_in_one_process() -> None:
     texts = [f"The harbour of town {number} was built in 18{number:02}. It has a mole." for number in range(20)]
@@ -91,9 +88,6 @@ def test_rules_that_count_see_every_answer() -> None:
         CountingRules("gpt-4o-mini").map(SUMMARY, inputs)
     assert [(entry.task, entry.item) for entry in recorded.entries] == [(SUMMARY.name, number) for number in range(20)]
     assert all(entry.input_tokens and entry.output_tokens for entry in recorded.entries)
-
-
-# ---------------------------------------------------------------- stopped: the last two end the processes
 
 
 def _ask_handler(number: int) -> bool:
