@@ -207,6 +207,22 @@ def test_what_the_cache_has_costs_nothing(server: OpenAIServer, corpus: Corpus, 
     assert server.requests == []
 
 
+def test_a_sample_of_questions_counts_the_rounds_of_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The model repeats its thought, which ends the rounds earlier than those of the rules."""
+    data = datasets.read_dataset("world:50", limit=4)
+    schemes = {"ircot": registry.scheme("ircot")}
+    thinking = counting(monkeypatch, tmp_path, lambda body: '{"thought": "It has to be found who is meant."}')
+    with thinking as server:
+        (plain,) = estimate_questions(data.corpus, schemes, LLM, LLMSettings(), data.queries)
+        setting = LLMSettings(cache=SQLiteCache(tmp_path / "c.sqlite"))
+        (sampled,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, scope=EstimateScope(sample=4))
+        assert plain.calls > 8
+        assert sampled.calls == len(server.requests) == 8  # all questions are sampled: two rounds each
+        assert (sampled.task, sampled.basis, plain.basis) == ("thought, ircot", "sampled", "assumed")
+        (half,) = estimate_questions(data.corpus, schemes, LLM, setting, data.queries, scope=EstimateScope(sample=2))
+        assert 8 < half.calls < plain.calls  # the rest is as of rules
+
+
 def test_sampled_questions_are_not_paid_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the index has after the sample is not left to pay, of rounds and of answers; again, it is the same."""
     data = datasets.read_dataset("world:50", limit=4)

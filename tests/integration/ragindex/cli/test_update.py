@@ -183,15 +183,12 @@ def test_rounds_are_repeated_and_failures_kept(desk: Path, monkeypatch: pytest.M
     assert outcome.failure == ""
 
 
-@pytest.mark.parametrize("written", ["", "1", "h", "-1h", "0s", "1 week"])
-def test_times_that_are_none(desk: Path, written: str) -> None:
-    ragindex("index", "notes", "--index", "w", "--methods", "bm25")
-    assert "--every is a time such as 90s, 30m, 1h or 1d" in failed(2, "update", "--index", "w", f"--every={written}")
-
-
-def test_repeating_needs_a_budget_where_it_is_paid_for(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeating_needs_a_time_and_a_budget_where_it_is_paid_for(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--llm", "openai:gpt-4o-mini")
+    for written in ("", "1", "h", "-1h", "0s", "1 week"):
+        message = failed(2, "update", "--index", "w", f"--every={written}")
+        assert "--every is a time such as 90s, 30m, 1h or 1d" in message
     message = failed(2, "update", "--index", "w", "--every", "1h")
     assert message.endswith("with --watch and --every it needs --budget DOLLARS.")
 

@@ -10,8 +10,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from command_line import ragindex
-from till import PAID, billing, open_desk
 
 import ragindex as library
 from ragindex.encoders import cache_pruning
@@ -155,22 +153,6 @@ def test_old_ids_lead_to_the_newest_until_they_are_taken(pages: Path, tmp_path: 
         file = index.folder / "renames.json"
         file.write_bytes(file.read_bytes()[:-3])
         assert read_renames(index.folder) == {}
-
-
-def test_renamed_documents_are_not_paid_again(pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither their vectors nor what a model has answered about them, and no payment is announced."""
-    with billing() as till:
-        open_desk(till, tmp_path, monkeypatch)
-        indexing = ("index", pages, "--index", "w", *PAID, "--methods", "dense,dense(over=topics)")
-        assert ragindex(*indexing).code == 0
-        assert {path for path, _, _ in till.receipts} == {"/v1/chat/completions", "/v1/embeddings"}
-        till.empty()
-        for path in sorted(pages.iterdir()):
-            path.rename(path.with_name(f"moved-{path.name}"))
-        done = ragindex(*indexing, "--json", "-")
-        assert len(done.json["changed"]["renamed"]) == 12
-        assert list(till.receipts) in ([], [("/v1/embeddings", 1, 0)])  # a word, for the length of the vectors
-        assert "This may cost" not in done.err
 
 
 def test_update_of_several_sources_looks_for_renames_once(

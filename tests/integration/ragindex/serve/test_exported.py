@@ -92,19 +92,15 @@ def test_they_answer_as_exported_while_their_index_goes_on(tmp_path: Path) -> No
         raise AssertionError("the server has started")
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"), [("folder", "folder/judgements"), ("packed", "packed.ragindex.judgements")]
-)
-def test_judgements_of_what_they_find_are_kept(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str
-) -> None:
+def test_judgements_of_what_they_find_are_kept(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_JUDGE_KEY", JUDGE)
     places = (f"{desk}/folder", f"{desk}/packed.ragindex")
     with serving(*places, keys=load_keyring(None, ["folder", "packed"])) as server, server.client(JUDGE) as client:
-        given = {"query": QUESTION, "collection": name, "document": "lindau", "grade": 2}
-        assert client.post("/page/judgements", json=given, headers={"Origin": server.url}).status_code == 201
-    (judged,) = read_judgements(desk / folder).values()
-    assert (judged.text, judged.grades) == (QUESTION, {"lindau": 2})
+        for name, folder in (("folder", "folder/judgements"), ("packed", "packed.ragindex.judgements")):
+            given = {"query": QUESTION, "collection": name, "document": "lindau", "grade": 2}
+            assert client.post("/page/judgements", json=given, headers={"Origin": server.url}).status_code == 201
+            (judged,) = read_judgements(desk / folder).values()
+            assert (judged.text, judged.grades) == (QUESTION, {"lindau": 2})
 
 
 def test_methods_are_those_of_the_export(desk: Path) -> None:
