@@ -176,6 +176,25 @@ def test_adding_one_file_from_elsewhere_names_this_file_in_the_next_command(tmp_
     assert ragindex(*command.split()[1:]).out.startswith("1 document added")
 
 
+def test_results_of_other_questions_are_kept() -> None:
+    first = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--index", "w")
+    message = "held results of 2 questions, 1 method and 4 documents, which are now in ragindex-results/notes.1"
+    assert message not in ragindex(*first).err
+    assert message not in ragindex(*first, "--fresh").err
+    results = Path("ragindex-results/notes/comparison.json").read_bytes()
+    Path("more.csv").write_text("question,answer,documents\nWhich river is short?,,rivers/orla.md\n")
+    other = ragindex("compare", "notes", "--questions", "more.csv", "--methods", "bm25", "--index", "w")
+    assert message not in " ".join(other.err.split())
+    assert "ragindex-results/notes-more/report.html" in other.out
+    assert Path("ragindex-results/notes/comparison.json").read_bytes() == results
+    questions = Path("questions.csv").read_bytes()
+    Path("questions.csv").write_bytes(Path("more.csv").read_bytes())
+    assert message in " ".join(ragindex(*first).err.split())
+    assert Path("ragindex-results/notes.1/comparison.json").read_bytes() == results
+    Path("questions.csv").write_bytes(questions + Path("more.csv").read_bytes().splitlines(keepends=True)[1])
+    assert "are now in" not in ragindex(*first).err  # the one question before is among these
+
+
 @pytest.mark.parametrize("out", [(), ("--out", "figures"), ("--out", ".")])
 def test_results_of_methods_that_are_not_compared_again_are_kept(tmp_path: Path, out: tuple[str, ...]) -> None:
     """Whatever folder is named, and also where the command ends with an error, as of --fail-below."""

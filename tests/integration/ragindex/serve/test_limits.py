@@ -66,6 +66,29 @@ def test_large_bodies_are_refused(server: RunningServer, stated: bool) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (413, "body_size")
 
 
+def test_beyond_the_cap_requests_are_told_to_come_again(server: RunningServer, slow: WaitingRetriever) -> None:
+    statuses: list[int] = []
+
+    def ask() -> None:
+        with server.client() as client:
+            statuses.append(client.post("/search", json={"query": "x"}).status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while server.service.slots.taken < 2:
+        time.sleep(0.01)
+    with server.client() as client:
+        refused = client.post("/search", json={"query": "x"})
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert client.get("/health").status_code == 200  # busy, not broken
+        slow.go_on.set()
+        for thread in threads:
+            thread.join()
+        assert statuses == [200, 200]
+        assert client.post("/search", json={"query": "x"}).status_code == 200
+
+
 def test_hanging_work_keeps_its_slot(server: RunningServer, slow: WaitingRetriever) -> None:
     with server.client() as client:
         for _ in range(2):
