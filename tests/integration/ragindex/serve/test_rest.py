@@ -38,6 +38,16 @@ def test_other_methods_filters_and_traces(server: RunningServer) -> None:
     assert answer["trace"]
 
 
+def test_tokens_are_budgeted_in_whole_sentences(server: RunningServer) -> None:
+    with server.client() as client:
+        answer = client.post("/search", json={"query": "lighthouse Lindau", "k": 3, "max_tokens": 14}).json()
+    assert [(hit["text"], hit["shortened"]) for hit in answer["hits"]] == [
+        ("The lighthouse of Lindau was built in 1856.", True)
+    ]
+    assert answer["tokens"] <= 14
+    assert (answer["truncated"], answer["left_out"]) == (True, 2)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
