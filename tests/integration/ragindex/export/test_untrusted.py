@@ -5,8 +5,8 @@ import json
 import os
 import re
 import tarfile
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -355,18 +355,13 @@ def test_models_are_neither_read_nor_downloaded_without_consent(
 
 def test_several_loads_at_once_unpack_once(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path))
-    ids: list[str] = []
 
-    def load() -> None:
+    def load(number: int) -> str:
         with ragindex.load(packed) as retriever:
-            ids.append(retriever.search(QUESTION, k=1)[0].id)
+            return retriever.search(QUESTION, k=1)[0].id
 
-    threads = [threading.Thread(target=load) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert ids == ["d22#0"] * 6
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(load, range(6))) == ["d22#0"] * 6
     assert len([path for path in (tmp_path / "retrievers").iterdir() if path.is_dir()]) == 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from command_line import write
 
 from ragindex import read
 from ragindex.corpus import Corpus, local_files
@@ -29,9 +30,7 @@ TEXTS = {
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    for name, text in TEXTS.items():
-        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
+    write(tmp_path / "docs", TEXTS)
     return tmp_path / "docs"
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
+from command_line import write
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -23,13 +24,6 @@ from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
 from ragindex.index.manifest import DocumentSource, SourceReading
 from ragindex.types import Document
-
-
-def write(folder: Path, texts: dict[str, str]) -> Path:
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
 
 
 def read_texts(workspace: Index) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,11 +54,8 @@ def at_once(*works: Callable[[], object]) -> list[int]:
         except RefusalError as refusal:
             refused.append(refusal.status)
 
-    threads = [threading.Thread(target=run, args=[work]) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(works)) as pool:
+        list(pool.map(run, works))
     return refused
 
 

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,25 +71,19 @@ def test_large_bodies_are_refused(server: RunningServer, stated: bool) -> None:
 
 
 def test_beyond_the_cap_requests_are_told_to_come_again(server: RunningServer, slow: WaitingRetriever) -> None:
-    statuses: list[int] = []
-
-    def ask() -> None:
+    def ask() -> int:
         with server.client() as client:
-            statuses.append(client.post("/search", json={"query": "x"}).status_code)
+            return client.post("/search", json={"query": "x"}).status_code
 
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    while server.service.slots.taken < 2:
-        time.sleep(0.01)
-    with server.client() as client:
+    with ThreadPoolExecutor(2) as pool, server.client() as client:
+        waiting = [pool.submit(ask) for _ in range(2)]
+        while server.service.slots.taken < 2:
+            time.sleep(0.01)
         refused = client.post("/search", json={"query": "x"})
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         assert client.get("/health").status_code == 200  # busy, not broken
         slow.go_on.set()
-        for thread in threads:
-            thread.join()
-        assert statuses == [200, 200]
+        assert [future.result() for future in waiting] == [200, 200]
         assert client.post("/search", json={"query": "x"}).status_code == 200
 
 

@@ -1,8 +1,8 @@
 """Answers of a model over HTTP, and what they may cost: the model is a real HTTP server that counts what it is sent."""
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -190,15 +190,8 @@ def test_the_cap_of_a_key_refuses_what_could_cost_more(server: RunningServer, mo
 
 def test_requests_at_once_cannot_overrun_the_cap(server: RunningServer, model: OpenAIServer) -> None:
     model.choose = lambda received, earlier: slow(0.05)
-    codes = list[int]()
-    threads = [
-        threading.Thread(target=lambda number=number: codes.append(ask(server, CAPPED, question(number))[0]))
-        for number in range(24)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(24) as pool:
+        codes = list(pool.map(lambda number: ask(server, CAPPED, question(number))[0], range(24)))
     assert set(codes) == {200, 402}
     assert model.most_in_flight > 1
     assert codes.count(200) == model.sent == len(model.requests)

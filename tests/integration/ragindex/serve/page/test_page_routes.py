@@ -135,6 +135,14 @@ def test_a_piece_has_the_hits_with_the_words_that_matched(server: RunningServer)
     assert re.search(r"<b>[\d.]+ ms</b> · about \d+ tokens in hits", answer.text)
 
 
+def test_the_lists_that_a_method_fuses_are_drawn(server: RunningServer) -> None:
+    with server.client() as client:
+        html = client.post("/page/search", json={"query": QUESTION, "method": "hybrid", "k": 2}).text
+        plain = client.post("/page/search", json={"query": QUESTION, "method": "bm25", "k": 2}).text
+    assert re.findall(r"<title>([^<]*)</title><path", html)[0] == "text –1→ Lindau"
+    assert "<svg" not in plain
+
+
 def test_hostile_documents_are_text(tmp_path: Path) -> None:
     folder = build_index(tmp_path / "docs", ("bm25", "hybrid"), HOSTILE)
     with serving(f"docs={folder}", methods=("bm25", "hybrid")) as running, running.client() as client:
@@ -249,6 +257,19 @@ def test_a_key_with_a_filter_judges_and_sees_only_what_passes(guarded: RunningSe
         html = client.post("/page/search", json={"query": QUESTION}).text
     assert "secret map" not in html
     assert 'class="steps"' not in html  # steps can name what the filter keeps out
+
+
+def test_keys_decide_what_the_page_is_told(guarded: RunningServer) -> None:
+    with guarded.client() as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/page/collections").status_code == 401
+        assert client.post("/page/search", json={"query": QUESTION}).status_code == 401
+    with guarded.client(JUDGE) as client:
+        assert client.get("/page/collections").json() == {"collections": [], "rights": ["judge"]}
+        assert client.post("/page/search", json={"query": QUESTION}).status_code == 403
+    with guarded.client(READ) as client:
+        collections = [{"name": "docs", "methods": ["bm25"], "documents": 4}]
+        assert client.get("/page/collections").json() == {"collections": collections, "rights": ["read"]}
 
 
 def test_a_read_only_server_keeps_no_judgements(
