@@ -322,11 +322,6 @@ def test_a_server_that_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         fails("Failed to send trace to MLflow backend")
 
 
-def test_a_database_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").write_bytes(b"this is not a database" * 100)
-    fails("file is not a database")
-
-
 def test_recording_goes_on_when_the_tracker_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mlflow.db").unlink()
     (tmp_path / "mlflow.db").mkdir()
@@ -337,10 +332,3 @@ def test_recording_goes_on_when_the_tracker_is_back(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(mlflow_tracing._tracker, "again_at", 0.0)  # the pause is over
     retriever.retrieve([Query("q3", "after the pause")], 1)
     assert [trace.data.spans[0].inputs["query"] for trace in traces()] == ["after the pause"]
-
-
-def test_an_error_is_raised_on_where_the_tracker_fails_too(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").unlink()
-    (tmp_path / "mlflow.db").mkdir()
-    with pytest.warns(TracingWarning), pytest.raises(UsageError, match="refused"):
-        trace_retriever(Fixed(), "fixed").retrieve([Query("q1", "raise")], 1)

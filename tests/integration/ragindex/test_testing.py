@@ -1,10 +1,8 @@
 """The contract's checks: one broken plugin for each mistake, and its message."""
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +14,6 @@ from ragindex import testing
 from ragindex.filters import Ids
 from ragindex.interfaces import BuildContext, Change, Collection, OpenIndex, Part, Retriever, Schema, Scheme, Uses
 from ragindex.parts.text.passages import Passages
-from ragindex.plugins import registry
 from ragindex.retrieval.hits import text_search_schema
 from ragindex.retrieval.stages import is_recording
 from ragindex.testing import Check
@@ -83,23 +80,6 @@ def test_parameters_and_version(tmp_path: Path) -> None:
     assert text == "WithoutVersion (FILE): has no version. Add: version: ClassVar[int] = 1"
     text = message(testing.check_parameters, WithoutJson(), tmp_path)
     assert re.fullmatch(r"WithoutJson \(FILE\): the parameter 'pattern' must be JSON, and <object .*> is not", text)
-
-
-def test_an_entry_point_that_names_a_re_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "exported_plugin"
-    package.mkdir()
-    (package / "scheme.py").write_text("from ragindex_baselines.bm25 import BM25\n\n\nclass Named(BM25):\n    pass\n")
-    (package / "__init__.py").write_text("from exported_plugin.scheme import Named\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    point = EntryPoint("named", "exported_plugin:Named", "ragindex.schemes")
-    monkeypatch.setattr(registry, "entries", lambda group: [point] if f"ragindex.{group}" == point.group else [])
-    text = message(testing.check_parameters, point.load()(), tmp_path)
-    for module in ("exported_plugin", "exported_plugin.scheme"):
-        del sys.modules[module]
-    assert text == (
-        f"Named ({package / 'scheme.py'}): the entry point 'named' names exported_plugin:Named, which imports the "
-        "class from elsewhere. Name the module that defines it: exported_plugin.scheme:Named"
-    )
 
 
 # ---------------------------------------------------------------- answers

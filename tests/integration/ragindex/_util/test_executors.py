@@ -5,7 +5,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
@@ -80,22 +80,10 @@ def _fail(number: int) -> int:
 def test_results_come_in_order_from_processes(processes: ProcessPoolExecutor) -> None:
     with ragindex.use_executor(processes):
         results = list(map_in_processes(_square, range(600)))
+        assert list(map_in_processes(_cores, range(2))) == [1, 1]
     assert [square for square, _ in results] == [number * number for number in range(600)]
     assert os.getpid() not in {process for _, process in results}
     assert current_executor() is None
-
-
-def test_results_come_in_order_from_threads() -> None:
-    with ThreadPoolExecutor(3) as pool, ragindex.use_executor(pool, batches=5):
-        assert [square for square, _ in map_in_processes(_square, range(600))] == [n * n for n in range(600)]
-
-
-def test_little_work_stays_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "SERIAL_SECONDS", 60.0)
-    executor = Counted()
-    with ragindex.use_executor(executor):
-        assert [square for square, _ in map_in_processes(_square, range(5))] == [0, 1, 4, 9, 16]
-    assert executor.sizes == []
 
 
 def test_items_are_taken_as_batches_need_them() -> None:
@@ -123,14 +111,12 @@ def test_warnings_of_processes_are_repeated(processes: ProcessPoolExecutor) -> N
     assert [str(warning.message) for warning in caught] == ["number 0", "number 1"] * 2
 
 
-def test_errors_of_ours_stay_what_they_are(processes: ProcessPoolExecutor) -> None:
+def test_errors_of_workers(processes: ProcessPoolExecutor) -> None:
+    """Ours stay what they are, others name batch and worker."""
     with ragindex.use_executor(processes), pytest.raises(DataError, match="file, line 3: expected a number; found"):
         list(map_in_processes(_fail, [3]))
     with ragindex.use_executor(processes), pytest.raises(MissingExtraError, match=r"^On worker .+:\d+: umap needs"):
         list(map_in_processes(_fail, [9]))
-
-
-def test_other_errors_name_batch_and_worker(processes: ProcessPoolExecutor) -> None:
     expected = (
         r"^Batch 2 \(1 of .*test_executors\._fail\) failed, on worker .+:\d+ \(ZeroDivisionError: seven\)\. Progress "
         r"saved\. Repair or replace the worker .*, and run the same command again.$"
@@ -190,11 +176,6 @@ def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=expected):
         run_batch(abs, [1], other)
     assert run_batch(abs, [-1], Origin("elsewhere", 1, {**here.versions, "missing here": "9"})).results == [1]
-
-
-def test_worker_uses_one_core(processes: ProcessPoolExecutor) -> None:
-    with ragindex.use_executor(processes):
-        assert list(map_in_processes(_cores, range(2))) == [1, 1]
 
 
 def _cores(number: int) -> int:

@@ -66,14 +66,6 @@ def test_silence_begins_with_the_first_work_after_a_pause(monkeypatch: pytest.Mo
             assert progress._silence.since == since >= before
 
 
-def test_short_work_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 10.0)
-    monkeypatch.setattr(progress, "_silence", progress._Silence())
-    with redirect_stderr(io.StringIO()) as stream, progress_bar("reading files", 3) as advance:
-        advance(3)
-    assert stream.getvalue() == ""
-
-
 def test_the_lines_end_with_the_work() -> None:
     before = threading.active_count()
     with redirect_stderr(io.StringIO()), pytest.raises(ValueError, match="broken"), progress_bar("reading", 3):
@@ -123,16 +115,6 @@ def test_a_bar_within_a_bar_stands_below_it_in_one_display(monkeypatch: pytest.M
         assert "2/9" in rows[1]
     assert progress._bars_of == []
     assert "\x1b[2K" in screen.getvalue().rpartition("0:00:00")[2]  # the rows are erased after they were last drawn
-
-
-def test_a_bar_ends_with_how_far_the_work_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    with redirect_stderr(Terminal()) as screen, progress_bar("topics: encoding", 9) as advance:
-        while "0/9" not in screen.getvalue():
-            threading.Event().wait(0.001)
-        advance(9)
-    assert "9/9" in screen.getvalue()
 
 
 def test_finishing_a_part_shows_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

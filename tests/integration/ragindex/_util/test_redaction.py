@@ -107,8 +107,6 @@ def test_addresses_of_environment(
         assert leaks(desk, output) == [], how
 
 
-# ---------------------------------------------------------------- MLflow
-
 TRACKERS = {
     "a user and a password": LOGIN_ADDRESS,
     "a query of another name": ADDRESSES["a query of another name"],
@@ -149,9 +147,6 @@ def test_warnings_of_trackers_are_ours() -> None:
     kinds = {kind.__module__.partition(".")[0] for kind in (TrackingWarning, TracingWarning)}
     assert kinds == {"ragindex_eval", "ragindex"}
     assert track is compare.track
-
-
-# ---------------------------------------------------------------- what others say
 
 
 def test_error_of_plugin_in_results_and_traces(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

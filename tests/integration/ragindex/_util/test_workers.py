@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-import warnings
 from typing import Any
 
 import pytest
@@ -33,17 +32,6 @@ def _square(number: int) -> tuple[int, int]:
     return number * number, os.getpid()
 
 
-def _warn(number: int) -> int:
-    warnings.warn(f"number {number}", UserWarning, stacklevel=2)
-    return number
-
-
-def _fail(number: int) -> int:
-    if number == 3:
-        raise DataError("a number", "three", path="file", line=3)
-    return number
-
-
 @pytest.mark.usefixtures("processes")
 def test_results_come_in_order_from_other_processes() -> None:
     squares = list(map_in_processes(_square, range(50)))
@@ -55,12 +43,6 @@ def test_results_come_in_order_from_other_processes() -> None:
 def test_little_work_stays_in_this_process() -> None:
     with use_workers(2):
         assert {process for _, process in map_in_processes(_square, range(50))} == {os.getpid()}
-
-
-def test_one_worker_is_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
-    with use_workers(1):
-        assert {process for _, process in map_in_processes(_square, range(5))} == {os.getpid()}
 
 
 @pytest.mark.usefixtures("processes")
@@ -88,9 +70,6 @@ def test_bad_numbers_of_workers(written: str, monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
-# ---------------------------------------------------------------- who uses them
-
-
 @pytest.mark.usefixtures("processes")
 def test_rules_answer_as_in_one_process() -> None:
     texts = [f"The harbour of town {number} was built in 18{number:02}. It has a mole." for number in range(20)]
@@ -109,9 +88,6 @@ def test_rules_that_count_see_every_answer() -> None:
         CountingRules("gpt-4o-mini").map(SUMMARY, inputs)
     assert [(entry.task, entry.item) for entry in recorded.entries] == [(SUMMARY.name, number) for number in range(20)]
     assert all(entry.input_tokens and entry.output_tokens for entry in recorded.entries)
-
-
-# ---------------------------------------------------------------- stopped: the last two end the processes
 
 
 def _ask_handler(number: int) -> bool:
@@ -154,12 +130,3 @@ def test_end_of_work_beside_new_work_is_silent(monkeypatch: pytest.MonkeyPatch, 
     assert list(results) == []
     assert capfd.readouterr().err == ""
     assert [result for result, _ in map_in_processes(_square, [7])] == [49]
-
-
-@pytest.mark.usefixtures("processes")
-def test_warnings_and_errors_of_processes_are_those_of_one() -> None:
-    with pytest.warns(UserWarning, match="^number 0$"):
-        assert list(map_in_processes(_warn, [0])) == [0]
-    with pytest.raises(DataError, match="file, line 3: expected a number; found three") as raised:
-        list(map_in_processes(_fail, range(10)))
-    assert (raised.value.path, raised.value.line, raised.value.expected) == ("file", 3, "a number")

@@ -1,8 +1,6 @@
 """A limit over all runs of a day, by the log that each of them writes; and the command that sums it up."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,7 +101,6 @@ def test_limit_is_refused_where_nothing_can_be_logged(desk: Path, till: Till, mo
 
 def test_given_budget_counts_within_the_day(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = parse_budget(2.0)
-    assert own is not None
     monkeypatch.setenv(DAY, "1.0")
     combined = parse_budget(own)
     assert isinstance(combined, CombinedBudget)
@@ -118,36 +115,6 @@ def test_given_budget_counts_within_the_day(desk: Path, monkeypatch: pytest.Monk
     with combined.recorded() as booking:
         booking.lose(0.25)
     assert (own.charged, combined.charged, combined.spent) == (1.0, 1.0, 0.75)
-
-
-def test_processes_share_a_log(desk: Path) -> None:
-    """Lines of processes that write at once stay whole, and each process sees what all have paid."""
-    script = (
-        "import sys\n"
-        "from ragindex.accounting.spending_log import log_payment\n"
-        "sys.stdin.readline()\n"
-        "for n in range(300):\n"
-        "    log_payment(index=sys.argv[1], model='m' * n, task='t', input_tokens=n, output_tokens=0, money=0.001)\n"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script, name], stdin=subprocess.PIPE) for name in ("a", "b", "c")
-    ]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.close()
-    value = command("spending", "--json", "-").json
-    assert (value["today"]["calls"], value["broken_lines"]) == (900, 0)
-    assert value["today"]["dollars"] == pytest.approx(0.9)
-    assert {Path(row["index"]).name: row["calls"] for row in value["today"]["by_index"]} == {
-        "a": 300,
-        "b": 300,
-        "c": 300,
-    }
 
 
 def test_command_sums_by_index_command_and_model(till: Till, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

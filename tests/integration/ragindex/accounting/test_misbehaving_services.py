@@ -80,8 +80,6 @@ def number_of(received: Received) -> int:
 def check_bounds(service: Charging, paid: ledger.Tally) -> None:
     """What was charged lies between what was spent, and that with what was possibly charged."""
     spent, possibly = paid.spent.money, paid.possibly_charged
-    assert spent is not None
-    assert possibly is not None
     assert spent <= service.charged + 1e-9
     assert service.charged <= spent + possibly + 1e-9
 
@@ -126,24 +124,17 @@ def test_log_and_limit_of_day_count_lost_answers(
     assert sums[1] > 0
 
 
-@pytest.mark.parametrize("kind", FREE)
+@pytest.mark.parametrize("kind", ["none", *FREE])
 def test_refused_requests_are_free(service: Charging, kind: str) -> None:
-    service.misbehave = lambda received, attempt: FREE[kind] if attempt < 2 else None
+    """An honest service is used to the budget, as is one that refuses two of three attempts."""
+    service.misbehave = lambda received, attempt: FREE.get(kind) if attempt < 2 else None
     ended = run(service)
     assert isinstance(ended.error, BudgetError)
-    assert ended.paid.possibly_charged == 0
+    assert ended.paid.possibly_charged == ledger.spending_to_json(ended.paid)["possibly_charged"] == 0
     assert ended.paid.spent.money == pytest.approx(service.charged)
     assert 0.8 * LIMIT <= service.charged <= LIMIT
-    assert ended.paid.retries > 0
+    assert (ended.paid.retries > 0) == (kind != "none")
     assert "possibly" not in str(ended.error) + str(ledger.format_spending(ended.paid))
-
-
-def test_honest_service_is_used_to_the_budget(service: Charging) -> None:
-    ended = run(service)
-    assert isinstance(ended.error, BudgetError)
-    assert 0.8 * LIMIT <= service.charged <= LIMIT
-    assert ledger.spending_to_json(ended.paid)["possibly_charged"] == 0.0
-    assert ledger.spending_to_json(ended.paid)["retries"] == 0
 
 
 def test_refused_connection_is_free(service: Charging) -> None:
@@ -258,7 +249,6 @@ def test_batch_lines_without_answer(batches: BatchServer, tmp_path: Path) -> Non
     assert len(paid.lost) == 2
     (most,) = {entry.money for entry in paid.lost}
     assert most is not None
-    assert paid.spent.money is not None
     assert paid.spent.money < charged_by(batches) <= paid.spent.money + 2 * most
     assert budget.left == pytest.approx(99 - paid.spent.money - 2 * most)
 
@@ -270,7 +260,6 @@ def test_batch_answers_that_are_missing(batches: BatchServer, tmp_path: Path) ->
     with ledger.record_calls() as paid, pytest.raises(ServiceError, match="are missing in the result file") as caught:
         ask_in_batch(batches, path, None)
     assert f"{len(paid.lost)} answers are missing" in str(caught.value)
-    assert paid.possibly_charged is not None
     with ledger.record_calls() as rest:
         assert ask_in_batch(batches, path, None) == [Echo(**each) for each in texts(12)]
     assert rest.lost == ()
@@ -360,7 +349,6 @@ def test_quarter_of_unusable_answers_ends_run(service: Charging) -> None:
     match = re.match(
         r"echo: (\d+) of (\d+) inputs have answers that are charged and cannot be used .refusal.", str(ended.error)
     )
-    assert match is not None
     refused, charged = map(int, match.groups())
     assert 40 <= charged <= len(service.server.requests) <= 45
     assert 4 * refused >= charged
@@ -421,17 +409,6 @@ def test_two_charged_answers_set_input_aside(service: Charging, tmp_path: Path, 
         assert failed() == {}
     assert len(service.server.requests) == request_count + 2
     assert failed() == {}
-
-
-def test_another_model_is_asked(service: Charging, tmp_path: Path) -> None:
-    path = tmp_path / "calls.sqlite"
-    service.misbehave = lambda received, attempt: (
-        UNUSABLE["malformed"][0] if received.body["model"] == "small" else None
-    )
-    (failure,) = run(service, 1, None, path).answers
-    assert failure.set_aside
-    (answer,) = run(service, 1, None, path, model="large").answers
-    assert isinstance(answer, Echo)
 
 
 def test_free_failures_are_asked_again(service: Charging, tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ import json
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import TEXTS, failed, ragindex, write
-from openai_server import NATIVE, Answer, chat, embedding, usage
-from till import PAID, RERANKED, Till, billing, checked, of_comparison, open_desk
+from openai_server import Answer, chat
+from till import PAID, Till, billing, checked, of_comparison, open_desk
 
 from ragindex.encoders.openai_compatible import OpenAICompatible
 from ragindex.errors import ZeroPriceWarning
@@ -59,68 +59,6 @@ def paid_desk(built: Path, desk: Path, till: Till) -> Path:
     return desk
 
 
-def test_shared_part_is_paid_once(till: Till, desk: Path) -> None:
-    command = ("compare", "notes", "--questions", "questions.csv", *PAID[:2], "--k", "2", "--json", "-")
-    both = ragindex(*command, "--methods", "dense,hybrid", "--index", "w").json
-    assert both["methods"][0]["index"]["parts"]["vectors"]["money"] > 0
-    assert both["methods"][0]["usage"]["index"]["money"] == both["methods"][1]["usage"]["index"]["money"]
-    checked(till, of_comparison(both))
-
-
-# ---------------------------------------------------------------- answers that are no use are billed too
-
-
-@pytest.mark.parametrize(
-    ("path", "fault"),
-    [
-        ("/v1/chat/completions", lambda answer: spoilt(answer, choices=[])),
-        ("/v1/rerank", lambda answer: spoilt(answer, results=[])),
-        ("/v1/chat/completions", usage(None)),
-        ("/v1/rerank", usage(None)),
-    ],
-    ids=["chat", "rerank", "chat uncounted", "rerank uncounted"],
-)
-def test_second_request_is_billed(till: Till, paid_desk: Path, path: str, fault: Any) -> None:
-    """An answer that says what it counted is paid, also where it must be asked for again."""
-    done: list[str] = []
-
-    def once(received: Any, _: int) -> Any:
-        if received.path != path or done:
-            return None
-        done.append(path)
-        return fault
-
-    till.server.choose = once
-    arguments = ("ask", "Which hill?", "--index", "w", *PAID, "--method", RERANKED, "--json", "-")
-    answered = ragindex(*arguments)
-    assert answered.code == 0, answered.err
-    assert done == [path]
-    assert [kind for kind, read, _ in till.receipts if kind == path and read] or fault is not None
-    spent = answered.json["spent"]
-    assert spent["money"] >= till.money - 1e-12
-    if not any(read == 0 for _, read, _ in till.receipts):
-        checked(till, spent)
-
-
-def spoilt(answer: Answer, **changed: Any) -> Answer:
-    assert isinstance(answer.body, Mapping)
-    return Answer(answer.status, {**answer.body, **changed}, answer.headers)
-
-
-def test_vectors_that_are_none_are_billed(till: Till, desk: Path) -> None:
-    till.server.faults.append(embedding([0.0] * NATIVE))
-    ended = ragindex("index", "notes", "--index", "w", *PAID, "--methods", "dense", "--budget", "100")
-    assert ended.code == 6
-    paid = till.money
-    assert paid > 0
-    till.empty()
-    rest = ragindex("index", "notes", "--index", "w", *PAID, "--methods", "dense", "--json", "-")
-    checked(till, rest.json["spent"])
-
-
-# ---------------------------------------------------------------- the budget
-
-
 LIMITED = {
     "documents": ("index", "notes", "--methods", "dense", "--encoder", "openai(model=vectors, batch_size=1)"),
     "chats": ("index", "notes", "--methods", "dense(over=topics)", "--encoder", "lsa", "--llm", "openai:small"),
@@ -140,21 +78,6 @@ def test_budget_stops_before_the_request(till: Till, paid_desk: Path, kind: str)
     assert till.receipts == []
     assert ragindex(*command, "--budget", "1000").code == 0
     assert 0.0005 < till.money <= 1000
-
-
-def test_stopped_index_is_not_paid_again(till: Till, desk: Path) -> None:
-    command = ("index", "notes", "--index", "w", "--methods", "dense", "--json", "-")
-    encoder = ("--encoder", "openai(model=vectors, dimensions=48, batch_size=1)")
-    assert ragindex(*command, *encoder, "--budget", "0.02").code == 9
-    paid, sent = till.money, len(till.receipts)
-    assert 0 < paid <= 0.02
-    assert 0 < sent < len(TEXTS)
-    rest = ragindex(*command, *encoder, "--budget", "100")
-    assert len(till.receipts) == len(TEXTS)
-    assert rest.json["spent"]["money"] == pytest.approx(till.money - paid)
-
-
-# ---------------------------------------------------------------- the end of a command
 
 
 def interrupt(answer: Answer) -> Answer:
@@ -256,22 +179,6 @@ def test_unpriced_question_is_refused(till: Till, desk: Path) -> None:
         message = failed(2, command, "Which hill?", *where, "--method", "dense", "--budget", "1")
         assert message.startswith("A budget needs the price of unheard-of")
     assert len(till.server.requests) == before
-
-
-def test_unknown_money_without_a_budget(till: Till, desk: Path) -> None:
-    built = ragindex(
-        "index", "notes", "--index", "w", "--encoder", "openai:unheard-of", "--methods", "dense", "--json", "-"
-    )
-    assert built.json["spent"]["money"] is None
-    assert built.json["spent"]["input_tokens"] == till.tokens
-    output = ragindex("search", "Which hill?", "--index", "w", "--method", "dense").out
-    assert "no price is known for openai-unheard-of-native-" in output
-    command = ("compare", "--questions", "questions.csv", "--index", "w", "--methods", "bm25,dense", "--json", "-")
-    free, paid = ragindex(*command, "--encoder", "openai:unheard-of").json["methods"]
-    assert (free["usage"]["index"]["money"], paid["usage"]["index"]["money"]) == (0.0, None)
-
-
-# ---------------------------------------------------------------- passages that are set aside
 
 
 def chats(till: Till) -> int:

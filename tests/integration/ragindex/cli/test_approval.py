@@ -13,7 +13,6 @@ from command_line import ragindex
 from till import PAID, SAID, Till, billing, open_desk
 
 from ragindex import estimate_left
-from ragindex.accounting import ledger
 from ragindex.cli.approval import approve
 from ragindex.cli.console import ask_consent
 from ragindex.cli.documents import DataReader
@@ -48,86 +47,12 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return questions
 
 
-def test_nobody_to_ask_ends_the_command_and_names_the_flag(till: Till) -> None:
-    done = ragindex(*INDEX)
-    assert (done.code, done.out, till.server.requests) == (2, "", [])
-    table, last = done.err.rsplit("\n", 2)[0], done.err.splitlines()[-1]
-    assert "topic" in table
-    assert "encoding, index" in table
-    assert "dense(over=topics)" in table  # the method that it is for
-    assert last.startswith("error: This may cost $")
-    assert last.endswith(
-        ", more than $0.05 (RAGINDEX_CONFIRM_ABOVE). Nothing was done: nobody can be asked here. "
-        "To go on, add --yes, or --budget DOLLARS."
-    )
-    assert not Path("i").exists()
-
-
-@pytest.mark.parametrize("answer", [("--yes",), ("--budget", "50")])
-def test_flags_that_answer(till: Till, answer: tuple[str, ...]) -> None:
-    done = ragindex(*INDEX, *answer)
-    assert done.code == 0, done.err
-    assert "Estimate: about $" in done.err
-    assert till.money > 0.05
-
-
-def test_below_the_limit_nothing_is_asked(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "100")
-    done = ragindex(*INDEX)
-    assert done.code == 0, done.err
-    assert "Estimate: about $" in done.err
-
-
-def test_a_dry_run_ends_after_the_estimate(till: Till) -> None:
-    done = ragindex(*INDEX, "--dry-run", "--json", "-")
-    assert (done.code, till.server.requests, Path("i").exists()) == (0, [], False)
-    tasks = {task["task"]: task for task in done.json["estimate"]["tasks"]}
-    assert tasks.keys() == {"topic", "encoding, index"}
-    assert tasks["topic"]["methods"] == ["dense(over=topics)"]
-    assert tasks["topic"]["calls"] == 4
-    total = done.json["estimate"]
-    assert total["money_low"] <= total["money"] <= total["money_high"] <= 2 * total["money_low"]
-    shown = ragindex(*INDEX, "--dry-run")
-    assert (shown.code, till.server.requests) == (0, [])
-    assert "Estimate: about $" in shown.out
-
-
-def test_what_is_paid_corrects_the_estimate_while_the_command_runs(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answers are many times as long as estimated, and the total that is shown follows them."""
-    monkeypatch.setattr(till.server, "count", lambda text: 400)
-    totals = list[float | None]()
-    record = ledger.Tally._add
-
-    def note(tally: ledger.Tally, entry: ledger.CallRecord) -> None:
-        record(tally, entry)
-        totals.append(tally.project())
-
-    monkeypatch.setattr(ledger.Tally, "_add", note)
-    done = ragindex(*INDEX, "--yes", "--json", "-")
-    assert done.code == 0, done.err
-    shown = [total for total in totals if total is not None]
-    assert shown == sorted(shown)
-    assert 0 < shown[0] < shown[-1] == pytest.approx(done.json["spent"]["money"], rel=0.01)
-
-
 def test_without_a_price_tokens_are_shown_and_nothing_is_asked(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAGINDEX_PRICES")
     done = ragindex(*INDEX)
     assert done.code == 0, done.err
     assert "No price is known for topic, encoding, index; " in done.err
     assert "Estimate: about" not in done.err
-
-
-def test_what_is_built_is_not_estimated_again(till: Till) -> None:
-    assert ragindex(*INDEX, "--yes").code == 0
-    till.server.requests.clear()
-    again = ragindex(*INDEX)
-    assert (again.code, till.server.requests) == (0, [])
-    assert "Estimate" not in again.err
-    Path("notes/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
-    grown = ragindex(*INDEX, "--dry-run", "--json", "-")
-    tasks = {task["task"]: task["calls"] for task in grown.json["estimate"]["tasks"]}
-    assert tasks == {"topic": 1, "encoding, index": 1}  # of one document
 
 
 def test_a_refit_is_estimated_with_the_summaries_that_follow_it(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,17 +102,6 @@ def test_a_question_stops_at_what_nobody_agreed_to(till: Till, monkeypatch: pyte
     assert len(bodies) == len(set(bodies)) > first
 
 
-def test_a_question_to_a_model_without_a_price_is_not_limited(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "0")
-    assert ragindex("index", "notes", "--index", "i", "--methods", "bm25").code == 0
-    arguments = ("ask", "Which hill is highest?", "--index", "i", "--method", "bm25", "--llm", "openai:small")
-    assert ragindex(*arguments).code == 9
-    assert till.server.requests == []
-    monkeypatch.delenv("RAGINDEX_PRICES")
-    assert ragindex(*arguments).code == 0
-    assert len(till.server.requests) == 1
-
-
 COOLER = ("--llm", "openai(model=small, temperature=0.2)")
 
 
@@ -208,30 +122,6 @@ def test_answers_of_other_settings_are_announced(till: Till) -> None:
     assert task["repaid"] == [{"change": "temperature 0 → 0.2", "answers": 4, "money": pytest.approx(cost)}]
     assert task["money_low"] <= cost <= task["money_high"]
     assert message in ragindex(*INDEX, *COOLER, "--dry-run").out
-
-
-def test_answers_of_other_settings_are_kept_on_demand(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ragindex(*INDEX, "--yes").code == 0
-    till.server.requests.clear()
-    reused = ragindex(*INDEX, *COOLER, "--reuse-answers", "--json", "-")
-    assert reused.code == 0, reused.err
-    assert [received.body["input"] for received in till.server.requests] == [["dimensions"]]  # how long vectors are
-    assert "Estimate" not in reused.err
-    Path("more").mkdir()
-    Path("more/new.txt").write_text("Ulla Brandt drew the first map of the hills.")
-    monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "100")
-    added = ragindex("add", "more", "--as", "more", "--index", "i", "--reuse-answers")
-    assert added.code == 0, added.err
-    assert [received.path for received in till.server.requests].count("/v1/chat/completions") == 1
-
-
-def test_more_room_pays_for_nothing(till: Till) -> None:
-    assert ragindex(*INDEX, "--yes").code == 0
-    till.server.requests.clear()
-    again = ragindex(*INDEX, "--llm", "openai(model=small, reasoning_tokens=2000)")
-    assert again.code == 0, again.err
-    assert [received.body["input"] for received in till.server.requests] == [["dimensions"]]
-    assert "Estimate" not in again.err
 
 
 def test_add_and_remove_ask_too(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,22 +224,11 @@ def test_the_key_of_a_reranker_is_reported_before_any_work(till: Till, monkeypat
     assert not Path("i/workspace.json").exists()
 
 
-def test_commands_that_cost_nothing_print_no_estimate(till: Till) -> None:
-    done = ragindex("index", "notes", "--index", "free", "--methods", "hybrid")
-    assert done.code == 0
-    assert "Estimate" not in done.err
-    dry = ragindex("index", "notes", "--index", "other", "--methods", "hybrid", "--dry-run")
-    assert (dry.code, dry.out) == (0, "Nothing here is paid for.\n")
-
-
 def test_the_limit_must_be_an_amount(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_CONFIRM_ABOVE", "much")
     done = ragindex(*INDEX)
     assert (done.code, till.server.requests) == (2, [])
     assert "RAGINDEX_CONFIRM_ABOVE must be an amount in dollars, 0 or more. Got 'much'." in done.err
-
-
-# ---------------------------------------------------------------- the helper
 
 
 def test_on_a_terminal_the_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,14 +59,6 @@ def lines(result: Result) -> list[str]:
 NOT_COMPOSED = "No answer was composed: no model is set. Set one with --llm openai:MODEL, and OPENAI_API_KEY."
 
 
-def test_without_a_model_the_matching_sentences_are_shown(workspace: Path) -> None:
-    assert lines(run(QUESTION, "--index", workspace, "--method", "bm25")) == [
-        "[1] Grey Anna  anna.md, characters 0-43",
-        "Grey Anna is the highest hill of the north.",
-        f"{NOT_COMPOSED} 1 of 1 hit read, 15 tokens.",
-    ]
-
-
 def test_as_json(workspace: Path, tmp_path: Path) -> None:
     output = run(QUESTION, "--index", workspace, "--method", "bm25", "-k", 3, "--json", tmp_path / "answer.json")
     assert lines(output)[0] == "[1] Grey Anna  anna.md, characters 0-43"
@@ -160,7 +152,7 @@ def test_a_model_answers(workspace: Path, server: OpenAIServer) -> None:
     assert less[3] == "Answered by openai:small; 1 of 2 hits read, 14 tokens."
 
 
-def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer) -> None:
+def test_a_guess_is_not_shown_and_an_answer_without_a_passage_says_so(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "the Rhine", "passages": [], "found": False})
     arguments = ("Which river is long?", "--index", workspace, "--method", "bm25", "-k", 1, "--llm", "openai:small")
     shown = lines(run(*arguments))
@@ -168,9 +160,6 @@ def test_a_guess_is_not_shown_as_an_answer(workspace: Path, server: OpenAIServer
     assert "Rhine" not in "".join(shown)
     value = json.loads(run(*arguments, "--json", "-").stdout)
     assert (value["answer"], value["found"], value["rules"]) == ("the Rhine", False, False)
-
-
-def test_an_answer_that_names_no_passage(workspace: Path, server: OpenAIServer) -> None:
     server.write = lambda body: json.dumps({"answer": "Sarn", "passages": [], "found": True})
     shown = lines(run("Slate?", "--index", workspace, "--method", "bm25", "--llm", "openai:small"))
     assert shown[:2] == ["Sarn", "The answer cites no passage."]

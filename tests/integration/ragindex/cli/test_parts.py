@@ -1,7 +1,6 @@
 """The command `parts`: what a workspace holds, and the aliases that it joined."""
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,6 @@ def test_the_list(folder: Path) -> None:
     assert (rows[-2][:3], rows[-1][:3]) == (["the", "whole", "folder"], ["The", "encoder", "lsa"])
 
 
-def test_the_list_names_the_sources(folder: Path) -> None:
-    row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3, "options": ""}
-    assert ragindex("parts", "--index", folder, "--json", "-").json["sources"] == [row]
-
-
 def test_the_list_as_json(folder: Path) -> None:
     rows = ragindex("parts", "same_as", "--index", folder, "--json", "-").json["parts"]
     record = next(part for part in Index.open(folder, create=True).manifest.parts.values() if part.name == "same_as")
@@ -86,15 +80,6 @@ def test_audit_the_weakest_first(folder: Path) -> None:
     ]
     assert lines[1].split()[4:8] == ["last", "name", "0.70", "1"]
     assert lines[3].split()[3:8] == ["predicate:", "renamed", "to", "0.90", "1"]
-
-
-def test_audit_as_json(folder: Path, tmp_path: Path) -> None:
-    shown = ragindex("parts", "same_as", "--index", folder, "--audit", "--limit", 2, "--json", tmp_path / "a.json")
-    value = json.loads((tmp_path / "a.json").read_text())
-    assert value["pairs"] == 3
-    assert [row["text"] for row in value["shown"]] == ["Churchill = Winston Churchill", f"Myanmar = {NASTY}"]
-    assert value["shown"][1]["aliases"] == ["Myanmar", NASTY]
-    assert len(shown.out.splitlines()) == 3
 
 
 def test_a_sample_depends_on_the_seed_alone(folder: Path) -> None:
@@ -127,9 +112,6 @@ def test_what_cannot_be_shown(folder: Path, tmp_path: Path) -> None:
         "--show needs one of these parts: summary_tree. Got same_as instead."
     )
     assert failed(4, "parts", "--index", tmp_path / "none").startswith("No index in")
-
-
-# ---------------------------------------------------------------- a tree
 
 
 SMALL = "summary_tree(dimensions=2, stop_at=2)"

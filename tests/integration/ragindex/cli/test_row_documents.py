@@ -83,36 +83,6 @@ def test_rows_of_one_file_leave_the_index_with_it() -> None:
     }
 
 
-def test_rows_of_a_named_source_have_its_name() -> None:
-    write_faq(2)
-    ragindex("index", "notes/rivers", "--index", "w", "--methods", "bm25")
-    assert ragindex("add", "notes/faq.csv", "--rows", "--as", "new", "--index", "w", "--json", "-").json["added"] == 2
-    result = ragindex("search", "place1", "--index", "w", "--method", "bm25", "--filter", "source=new/faq.csv")
-    assert "new/faq.csv/1, row 3" in result.out
-
-
-def test_rows_with_one_id_are_named() -> None:
-    write_faq(4, row2="1,Again?,Again.")
-    arguments = ("index", "notes/faq.csv", "--rows", "--index", "w", "--methods", "bm25")
-    message = "notes/faq.csv/1: expected each document id once; found the id 'faq.csv/1' in the rows 3 and 4."
-    done = ragindex(*arguments)
-    assert (done.code, done.out[:11]) == (11, "3 documents")
-    assert message in done.err
-    assert ragindex(*arguments, "--skip-bad").code == 0
-    assert failed(3, *arguments, "--strict") == message
-
-
-def test_columns_that_are_not_there_stop_the_command_and_long_tables_name_theirs() -> None:
-    write_faq()
-    arguments = ("index", "notes", "--index", "w", "--methods", "bm25")
-    assert failed(2, *arguments, "--rows", "text=Antwort").startswith(
-        "notes/faq.csv: There is no column 'Antwort'. Its columns are 'id', 'question', 'answer'."
-    )
-    message = "faq.csv: its 60 rows are one document; to make each a document: --rows text=answer,title=question,id=id"
-    assert message in ragindex(*arguments).err
-    assert message not in ragindex(*arguments, *message.split(": ")[-1].split()).err
-
-
 @pytest.mark.parametrize(
     ("given", "flags"),
     [

@@ -13,7 +13,7 @@ import docx
 import pypdf
 import pytest
 
-from ragindex._util.workers import use_executor, use_workers
+from ragindex._util.workers import use_executor
 from ragindex.corpus import read, reading_processes
 from ragindex.corpus.formats import list_source_files
 from ragindex.corpus.json_reader import Problems, read_bounded
@@ -46,9 +46,6 @@ def read_with(folder: Path, **limits: Any) -> tuple[list[str], list[str]]:
     problems = Problems(skip_bad=True)
     (documents, _), _ = read_folder(folder, problems, limits=ReadingLimits(**limits))
     return [document.id for document in documents], [str(error).removeprefix(f"{folder}/") for error in problems.errors]
-
-
-# ---------------------------------------------------------------- what leads out
 
 
 def test_only_regular_files_inside_the_folder_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +109,6 @@ def test_no_more_is_read_than_is_allowed_whatever_size_a_file_has(folder: Path) 
     assert read_bounded(folder / "good.md", 4) == b"good"
     with pytest.raises(DataError, match="expected a file of at most 3e-06 MB; found one that grew while it was read"):
         read_bounded(folder / "good.md", 3)
-
-
-# ---------------------------------------------------------------- what parsing takes
 
 
 def word_file(before_table: bytes) -> bytes:
@@ -239,20 +233,6 @@ def test_nothing_is_imported_from_the_folder_that_is_read(folder: Path, monkeypa
     assert not (folder / "imported").exists()
 
 
-def test_files_are_read_by_several_processes_as_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_processes, "_ALONE_SECONDS", 0.0)
-    for number in range(12):
-        (tmp_path / f"{number}.md").write_text(f"# Page {number}\n\nIts text.", encoding="utf-8")
-    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\xfa")
-    (tmp_path / "empty.html").write_text("", encoding="utf-8")
-    problems, alone = Problems(skip_bad=True), Problems(skip_bad=True)
-    with use_workers(2):
-        corpus = read_folder(tmp_path, problems)
-    assert read_folder(tmp_path, alone) == corpus
-    assert problems.left_out == alone.left_out
-    assert (len(corpus[0][0]), len(problems.left_out)) == (12, 2)
-
-
 def test_files_are_read_by_an_executor_as_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for small and large ones, and for all where a password is set, which is not sent."""
     monkeypatch.setattr(reading_processes, "_ALONE_SECONDS", 0.0)
@@ -272,9 +252,6 @@ def test_files_are_read_by_an_executor_as_by_one_process(tmp_path: Path, monkeyp
         assert read_folder(tmp_path, Problems(skip_bad=True)) == corpus
     assert len(sent) == 6
     assert problems.left_out == alone.left_out
-
-
-# ---------------------------------------------------------------- passwords
 
 
 def test_a_password_that_is_set_later_reaches_the_process_that_stays(

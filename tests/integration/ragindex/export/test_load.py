@@ -92,13 +92,6 @@ def test_both_forms_from_another_folder(desk: Path, monkeypatch: pytest.MonkeyPa
     assert first("moved", index="../index") == "d22#0"
 
 
-def test_index_and_retriever_moved_together(desk: Path) -> None:
-    (desk / "together").mkdir()
-    for name in ("index", "retriever"):
-        shutil.move(desk / name, desk / "together" / name)
-    assert first("together/retriever") == "d22#0"
-
-
 def test_changed_index_is_refused_or_followed(desk: Path) -> None:
     with ragindex.open("index") as index:
         index.add(ADDED)
@@ -116,12 +109,6 @@ def test_changed_index_is_refused_or_followed(desk: Path) -> None:
         index.remove([document.id for document in ADDED])
         index.build()
     assert first("retriever") == "d22#0"  # the law: the same documents give the same answers
-
-
-def test_other_methods_of_the_index(desk: Path) -> None:
-    with ragindex.open("index") as index:
-        index.build("bm25(over=passages(by=sections))")
-    assert first("retriever") == first("dense") == "d22#0"
 
 
 def test_index_made_again(desk: Path) -> None:
@@ -151,22 +138,20 @@ def set_parameters(path: Path, change: Callable[[dict[str, Any]], object]) -> No
     rewrite(path, edit)
 
 
-def test_parameters_that_are_read_otherwise(desk: Path) -> None:
-    """As after a change of the plugin's validation."""
+def test_descriptions_that_mean_something_else_here(desk: Path) -> None:
+    """As after a change of the plugin's validation, and of the encoder; parameters that were added have defaults."""
+    set_parameters(desk / "retriever" / "retriever.toml", lambda parameters: parameters.pop("over"))
+    assert first("retriever") == "d22#0"
     set_parameters(desk / "retriever" / "retriever.toml", lambda parameters: parameters.update(over="passages"))
     with pytest.raises(WorkspaceError, match="the parameters of bm25 mean .* here, and were"):
         first("retriever")
-
-
-def test_parameters_added_since_the_export(desk: Path) -> None:
-    set_parameters(desk / "retriever" / "retriever.toml", lambda parameters: parameters.pop("over"))
-    assert first("retriever") == "d22#0"
-
-
-def test_another_encoder(desk: Path) -> None:
     rewrite(desk / "dense" / "retriever.toml", lambda values: values["encoder"].update(id="lsa-other"))
     with pytest.raises(WorkspaceError, match=r"the encoder lsa is another one here \(lsa-\w+, was lsa-other\)"):
         first("dense")
+    path = desk / "retriever" / "retriever.toml"
+    path.write_text(path.read_text().replace("format = 1", "format = 99", 1))
+    with pytest.raises(NewerFormatError, match="has the format 99, and this version reads 1"):
+        first("retriever")
 
 
 def test_other_libraries(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,13 +159,6 @@ def test_other_libraries(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "libraries", lambda: here)
     with pytest.warns(OtherLibrariesWarning, match=r"exported with pystemmer [\d.]+ \(here 0.1\)"):
         assert first("retriever") == "d22#0"
-
-
-def test_newer_format(desk: Path) -> None:
-    path = desk / "retriever" / "retriever.toml"
-    path.write_text(path.read_text().replace("format = 1", "format = 99", 1))
-    with pytest.raises(NewerFormatError, match="has the format 99, and this version reads 1"):
-        first("retriever")
 
 
 def test_wrong_uses(desk: Path) -> None:
@@ -204,13 +182,6 @@ def test_wrong_uses(desk: Path) -> None:
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))}
-
-
-def test_unpacked_once(desk: Path) -> None:
-    first("packed.ragindex", into="there")
-    before = files(desk / "there")
-    assert first("packed.ragindex", into="there") == first("there") == "d22#0"
-    assert files(desk / "there") == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -120,20 +120,6 @@ def test_all_parts_of_a_method_are_made_from_its_passages(name: str) -> None:
     assert registry.scheme(registry.label(scheme)) == scheme
 
 
-def test_an_index_has_another_chunking_of_its_own(tmp_path: Path) -> None:
-    with ragindex.open(tmp_path / "w", chunking=Chunking(None, 0, "sections"), create=True) as index:
-        index.add([page("pier.md", PIER)])
-        index.build("bm25")
-        assert [hit.id for hit in index.retriever("bm25").search("tide", k=1)] == ["pier.md#1"]
-    with ragindex.open(tmp_path / "w") as index:
-        assert [hit.id for hit in index.retriever("bm25").search("berth", k=1)] == ["pier.md#2"]
-    with pytest.raises(UsageError, match="An index's own chunking is by characters, words, sentences, headings"):
-        ragindex.open(tmp_path / "v", chunking=Chunking(9, 0, "tokens"), create=True)
-
-
-# ---------------------------------------------------------------- another chunking for the index
-
-
 def test_rechunking(space: Index) -> None:
     own, named = registry.scheme("bm25"), registry.scheme("dense(over=passages(by=sections))")
     space.build(own, named)

@@ -15,7 +15,6 @@ from ragindex._util import durable_files
 from ragindex._util.durable_files import RepairWarning
 from ragindex.errors import DamagedError, RagindexError, StaleWarning, StoreError, WorkspaceError
 from ragindex.index.index import Index
-from ragindex.index.parts import imported_path, require_import, store_import
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache
 from ragindex.parts.vectors.token_vectors import TokenVectors
 from ragindex.plugins import registry
@@ -33,9 +32,6 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> PristineIndex:
     return PristineIndex(tmp_path_factory.mktemp("rich"), ("colbert", "hipporag(mode=facts)"))
 
 
-# ---------------------------------------------------------------- files of ours
-
-
 @pytest.mark.parametrize(
     ("built", "file"), [("pristine", "encoders/*/idf.npy"), ("rich", "parts/phrase_graph-*/*/hashes.json")]
 )
@@ -48,22 +44,6 @@ def test_command_told_to_a_reader_helps(built: str, file: str, request: pytest.F
     assert isinstance(failure, DamagedError)
     index_copy.follow(failure)
     assert tried(index_copy.read, folder) == Attempt(index_copy.before, None, [])
-
-
-@pytest.mark.parametrize(
-    ("name", "harm"),
-    [("workspace.json", "removed"), ("workspace.json", "cut short"), ("workspace.copy.json", "removed")],
-)
-def test_manifest_has_a_copy(name: str, harm: str, pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    HARMS[harm](folder / name)
-    first = tried(pristine.read, folder)
-    assert first.answers == pristine.before
-    assert all("workspace.json is damaged or missing; its copy was read" in warning for warning in first.warnings)
-    assert bool(first.warnings) == (name == "workspace.json")
-    assert ragindex("repair", "--index", folder).code == 0
-    assert (folder / name).read_bytes() == (pristine.untouched / "workspace.json").read_bytes()
-    assert tried(pristine.read, folder) == Attempt(pristine.before, None, [])
 
 
 @pytest.mark.parametrize("harm", ["emptied", "cut short", "flipped"])
@@ -97,18 +77,6 @@ def test_damaged_import_is_asked_for(harm: str, pristine: PristineIndex) -> None
     assert tried(pristine.synced, folder) == Attempt(pristine.after, None, [])
 
 
-@pytest.mark.parametrize("harm", HARMS)
-def test_importing_again_replaces_a_damaged_copy(harm: str, tmp_path: Path) -> None:
-    file = openie(tmp_path / "f.json", DOCUMENTS)
-    name = store_import(file, tmp_path)
-    path = imported_path(tmp_path, name)
-    HARMS[harm](path)
-    with pytest.raises(DamagedError, match=f"{name} .* --triples /from/here"):
-        require_import(tmp_path, name, "/from/here")
-    assert store_import(file, tmp_path) == name
-    assert require_import(tmp_path, name, "").read_bytes() == file.read_bytes()
-
-
 def test_damaged_fit_of_a_smaller_corpus(pristine: PristineIndex) -> None:
     """The corpus has grown since the fit, by too little for another: nothing can make the same one again."""
     folder = pristine.fresh()
@@ -120,24 +88,8 @@ def test_damaged_fit_of_a_smaller_corpus(pristine: PristineIndex) -> None:
     assert path.name in attempt.warnings[0]
     fits = sorted(fit_folder.name for fit_folder in (folder / "encoders").iterdir() if fit_folder.is_dir())
     assert (len(fits), path.parent.name in fits) == (1, False)  # nobody reads the one that was damaged
-    assert attempt.answers is not None
     assert attempt.answers[0] == pristine.after[0]  # it needs no fit
     assert tried(pristine.synced, folder) == Attempt(attempt.answers, None, [])
-
-
-# ---------------------------------------------------------------- databases
-
-
-@pytest.mark.parametrize("harm", ["removed", "flipped"])
-def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    HARMS[harm](folder / "caches" / "vectors.sqlite")
-    attempt = tried(pristine.added, folder)
-    if attempt.error is not None:
-        assert "vectors.sqlite" in str(attempt.error)
-        pristine.follow(attempt.error)
-        attempt = tried(pristine.synced, folder)
-    assert attempt.answers == pristine.after
 
 
 CALL = CallSource("t", 1, "p", "m", "")
@@ -163,9 +115,6 @@ def test_broken_cache_of_calls_is_moved_away(harm: str, pristine: PristineIndex)
     assert tried(pristine.read, folder).answers == pristine.before
 
 
-# ---------------------------------------------------------------- mapped vectors
-
-
 @pytest.mark.parametrize("harm", ["removed", "flipped"])
 def test_mapped_vectors_are_made_again(harm: str, pristine: PristineIndex) -> None:
     folder = pristine.fresh()
@@ -185,9 +134,6 @@ def test_mapped_vectors_are_made_again(harm: str, pristine: PristineIndex) -> No
     assert attempt.answers == first.answers
     assert len(attempt.warnings) == (0 if harm == "removed" else len(files))
     assert tried(mapped, folder) == Attempt(first.answers, None, [])
-
-
-# ---------------------------------------------------------------- files of the store
 
 
 @pytest.mark.parametrize("kind", ["records", "coverage"])
@@ -222,17 +168,6 @@ def test_hashes_of_files_that_were_removed_or_are_new(pristine: PristineIndex) -
             path.write_bytes(content)
 
 
-# ---------------------------------------------------------------- pieces
-
-
-def test_repair_of_a_whole_index(pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    assert ragindex("repair", "--index", folder).out == "No damaged files.\n"
-    repaired = ragindex("repair", "--index", folder, "--json", "-").json
-    assert (repaired["damaged"], repaired["made"]) == ([], 0)
-    assert pristine.read(folder) == pristine.before
-
-
 def test_token_vectors_of_other_segments_are_not_encoded_again(rich: PristineIndex) -> None:
     folder = rich.fresh()
     rich.added(folder)
@@ -244,9 +179,6 @@ def test_token_vectors_of_other_segments_are_not_encoded_again(rich: PristineInd
             workspace.build(registry.scheme("colbert"))
         assert len(workspace.open_part(TokenVectors()).ids) == len(DOCUMENTS) + 1
     assert rich.read(folder) == rich.after
-
-
-# ---------------------------------------------------------------- what is no damage, and what may hold something yet
 
 
 def test_trouble_without_damage_removes_nothing(pristine: PristineIndex, monkeypatch: pytest.MonkeyPatch) -> None:

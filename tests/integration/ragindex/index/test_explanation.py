@@ -40,7 +40,6 @@ def test_rank_beyond_the_depth_of_a_method(index: Index) -> None:
     question = "Which harbour has 3 cranes?"
     deep = index.explain_document(question, "d17", "hybrid", 3)
     place = ranks(deep)["text"][0]
-    assert place is not None
     assert place > 4, deep
     explanation = index.explain_document(question, "d17", "hybrid(depth=4)", 3)
     assert ranks(explanation)["text"] == (place, 4, 20)
@@ -69,26 +68,20 @@ def test_passage_can_be_expected(index: Index) -> None:
     assert explanation.rank == 1
 
 
-def test_filter_is_named_first(index: Index) -> None:
-    explanation = index.explain_document("Which harbour has 3 cranes?", "d3", "hybrid", where={"meta.year": {"gte": 5}})
-    assert explanation.lost_at == FILTER
-    assert explanation.reason == "d3 does not pass the filter: meta.year lies between 5 and None, and it has 3."
+def test_reasons_before_the_search(index: Index) -> None:
+    """The failing condition of several is named; a near id of one that is not in the index."""
+    for where, reason in (
+        ({"meta.year": {"gte": 5}}, "meta.year lies between 5 and None, and it has 3."),
+        ({"meta.year": {"lte": 9}, "doc_ids": ["d4", "d5"]}, "doc_ids is one of d4, d5."),
+    ):
+        explanation = index.explain_document("Which harbour has 3 cranes?", "d3", "hybrid", where=where)
+        assert explanation.lost_at == FILTER
+        assert explanation.reason == f"d3 does not pass the filter: {reason}"
     passing = index.explain_document("Which harbour has 3 cranes?", "d3", "hybrid", where={"meta.year": 3})
     assert (passing.rank, passing.lost_at) == (1, None)
-
-
-def test_failing_condition_of_several_is_named(index: Index) -> None:
-    where = {"meta.year": {"lte": 9}, "doc_ids": ["d4", "d5"]}
-    explanation = index.explain_document("Which harbour?", "d3", "hybrid", where=where)
-    assert explanation.reason == "d3 does not pass the filter: doc_ids is one of d4, d5."
-
-
-def test_unknown_document_is_not_in_the_index(index: Index) -> None:
-    explanation = index.explain_document("Which harbour?", "d21", "hybrid")
-    assert explanation.lost_at == INDEX
-    assert explanation.reason.startswith(
-        f"No document or passage of the index {index.folder} has the id 'd21' (near it"
-    )
+    unknown = index.explain_document("Which harbour?", "d21", "hybrid")
+    assert unknown.lost_at == INDEX
+    assert unknown.reason.startswith(f"No document or passage of the index {index.folder} has the id 'd21' (near it")
     with pytest.raises(UsageError, match="empty"):
         index.explain_document(" ", "d1")
 
@@ -151,9 +144,6 @@ def test_search_is_looked_at_beyond_what_it_asks_for(tmp_path: Path) -> None:
     assert far.stages[0] == StageRank("vectors", "where?", None, 100, DEEPEST, is_cut=True)
 
 
-# ---------------------------------------------------------------- the command
-
-
 def test_command_shows_stages_and_writes_json(tmp_path: Path) -> None:
     folder = build(tmp_path)
     common = ("search", "Which river has gorges?", "--index", folder, "--method", "hybrid", "-k", "1")
@@ -174,22 +164,18 @@ def test_command_shows_stages_and_writes_json(tmp_path: Path) -> None:
     assert "go on" not in unknown
 
 
-def test_limit_of_tokens_can_lose_a_hit(tmp_path: Path) -> None:
+def test_limit_of_tokens_can_lose_a_hit_and_exported_retrievers_explain_too(tmp_path: Path) -> None:
     folder = build(tmp_path)
-    common = ("search", "river slate", "--index", folder, "-k", "4", "--max-tokens", "12", "--json", "-")
-    hits = ragindex(*common[:-4], "--json", "-").json["hits"]
-    expected = ragindex(*common, "--expect", hits[-1]["doc_ids"][0]).json["expected"]
+    common = ("search", "river slate", "--index", folder, "-k", "4")
+    hits = ragindex(*common, "--json", "-").json["hits"]
+    limited = (*common, "--max-tokens", "12", "--json", "-", "--expect", hits[-1]["doc_ids"][0])
+    expected = ragindex(*limited).json["expected"]
     assert (expected["rank"], expected["lost_at"]) == (None, "--max-tokens")
-
-
-def test_exported_retriever_explains_too(tmp_path: Path) -> None:
-    folder = build(tmp_path)
     assert ragindex("export", "--index", folder, "--method", "hybrid", "--out", tmp_path / "r", "--pack").code == 0
-    done = ragindex(
-        "search", "Which river has gorges?", "--retriever", tmp_path / "r.ragindex", "-k", "1", "--expect", "quill.txt"
-    )
+    packed = ("--retriever", tmp_path / "r.ragindex", "-k", "1", "--expect")
+    done = ragindex("search", "Which river has gorges?", *packed, "quill.txt")
     assert "hybrid lost quill.txt at fusion: rank " in done.out
-    unknown = ragindex("search", "Which river?", "--retriever", tmp_path / "r.ragindex", "--expect", "elsewhere.txt")
+    unknown = ragindex("search", "Which river?", *packed, "elsewhere.txt")
     assert "has the id 'elsewhere.txt'.\n" in unknown.out
 
 

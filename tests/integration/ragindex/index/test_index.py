@@ -2,36 +2,28 @@
 
 import json
 import shutil
-import sqlite3
 import subprocess
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 import pytest
 from built_retriever import built_retriever
 
 from ragindex._util import durable_files
 from ragindex.corpus import Chunking
-from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import (
     DataError,
-    LanguageWarning,
     MissingPartError,
     NewerFormatError,
     StaleWarning,
     StoreError,
     UsageError,
     WorkspaceError,
-    WriterBusyError,
 )
-from ragindex.filters import Range, meta
 from ragindex.index import fit_watch, sync
 from ragindex.index.index import Index
 from ragindex.interfaces import BuildContext, Change, Part, ReadContext
@@ -81,52 +73,6 @@ BuiltIndex = Callable[[str], Index]
 # ---------------------------------------------------------------- everyday
 
 
-def test_metadata_travels_and_filters(tmp_path: Path) -> None:
-    metadata = [
-        {"year": 2020, "day": date(2020, 2, 29), "tags": ["a", "b"], "source": "x y/ü.md", "draft": True},
-        {"year": 2021.5, "source": "z"},
-        {"year": "2020"},
-        {},
-    ]
-    workspace = Index.open(tmp_path, chunking=None, create=True)
-    workspace.add([Document(f"d{n}", "", "the same bread", values) for n, values in enumerate(metadata)])
-    retriever = built_retriever(workspace, "bm25")
-
-    def find_ids(where: Any) -> list[str]:
-        return [hit.id for hit in retriever.retrieve([Query("q", "bread", where)], 10)[0].hits]
-
-    assert find_ids(meta("year", 2020)) == ["d0", "d2"]
-    assert find_ids(meta("source", "x y/ü.md", "z")) == ["d0", "d1"]
-    assert find_ids(meta("draft", True)) == ["d0"]
-    assert find_ids(meta("day", date(2020, 2, 29))) == ["d0"]
-    assert find_ids(Range("meta.year", 2021, 2022)) == ["d1"]
-    assert find_ids(Range("meta.day", "2020-01-01", "2020-12-31")) == ["d0"]
-    assert find_ids(meta("nothing", 1)) == []
-    hit = retriever.retrieve([Query("q", "bread")], 1)[0].hits[0]
-    assert hit.metadata == {"d0": {**metadata[0], "day": "2020-02-29"}}
-
-
-def test_hits_of_split_documents(tmp_path: Path) -> None:
-    text = " ".join(f"Sentence number{n} ends here." for n in range(60))
-    workspace = Index.open(tmp_path, chunking=Chunking(200, 40), create=True)
-    workspace.add([Document("book", "A book", text, {"page": 3}), Document("leaf", "A leaf", "Nothing else.")])
-    workspace.build(BM25())
-    assert workspace.counts().documents == 2
-    assert workspace.counts().passages > 8
-    hit = BM25().open(workspace).retrieve([Query("q", "number41")], 1)[0].hits[0]
-    assert "number41 " in hit.text
-    assert hit.id.startswith("book#")
-    assert (hit.doc_ids, hit.passage_ids, hit.metadata) == (("book",), (hit.id,), {"book": {"page": 3}})
-    workspace.add([Document("book", "A book", text.replace("number41", "number99"), {"page": 3})])
-    encoded = workspace.build(BM25()).made
-    assert 1 <= encoded <= 2  # only the passages with the changed word
-    assert ids(workspace, "number41") == []
-    workspace.add([Document("book", "A book", "Now it is short.")])
-    workspace.build(BM25())
-    assert (workspace.counts().passages, ids(workspace, "short")) == (2, ["book#0"])
-    assert ids(workspace, "number99") == []
-
-
 def test_nothing_is_made_twice(tmp_path: Path, index: BuiltIndex) -> None:
     workspace = index("hybrid")
     assert workspace.build(Hybrid()).made == 0
@@ -145,38 +91,11 @@ def test_nothing_is_made_twice(tmp_path: Path, index: BuiltIndex) -> None:
     assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
 
 
-def test_parts_of_two_encoders(tmp_path: Path, index: BuiltIndex) -> None:
-    workspace = index("bm25")
-    assert workspace.build(Dense()).made == len(DOCUMENTS)  # the vectors alone: passages are there
-    other = Index.open(tmp_path, encoder="lsa:3", chunking=None, create=True)
-    with pytest.raises(MissingPartError, match=r"vectors is not built with the encoder lsa\(dimensions=3\)"):
-        Dense().open(other)
-    assert other.build(Dense()).made == len(DOCUMENTS)
-    assert len(other.manifest.parts) == 3
-    assert_same(
-        ask_questions(Dense().open(Index.open(tmp_path, encoder="lsa", create=True)), 5),
-        ask_questions(Dense().open(workspace), 5),
-        "kept",
-    )
-
-
 def test_first_encoder_replaces_nothing(index: BuiltIndex) -> None:
     workspace = index("bm25")
     workspace.build(Dense(over=Triples()))  # made of triples alone: the passages are no input of it
     assert workspace.build(BM25()).made == 0
     assert ids(workspace, "the emperor Hadrian", scheme=BM25())[0] == "d22"
-
-
-def test_no_text_is_encoded_twice(tmp_path: Path, index: BuiltIndex) -> None:
-    workspace = index("dense")
-    doubled = [replace(document, id=f"copy of {document.id}", metadata={}) for document in DOCUMENTS[:11]]
-    workspace.add(doubled)
-    workspace.build()
-    (record,) = [record for record in workspace.manifest.parts.values() if record.name == "vectors"]
-    with sqlite3.connect(tmp_path / "caches" / "vectors.sqlite") as cache:
-        assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (len(DOCUMENTS),)
-    cache.close()
-    assert record.seconds > 0
 
 
 def test_seconds_of_part_are_those_of_its_work(index: BuiltIndex, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +126,6 @@ def test_fit_after_growth_by_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     before = ask_questions(reader, 5)
     workspace.add(DOCUMENTS[17:])
     refit = workspace.build().refit
-    assert refit is not None
     assert refit.reason == f"there are {len(DOCUMENTS)} passages, and it was fitted to 12"
     assert workspace.encoder.id != first
     assert_same(ask_questions(reader, 5), before, "a reader opened before")
@@ -217,25 +135,6 @@ def test_fit_after_growth_by_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     fresh = build(Dense(), tmp_path / "fresh", "lsa")
     assert fresh.encoder.id == workspace.encoder.id  # the same corpus, the same fit
     assert_same(ask_questions(Dense().open(workspace), 5), ask_questions(Dense().open(fresh), 5), "a fresh build")
-
-
-def test_replace(tmp_path: Path) -> None:
-    workspace = Index.open(tmp_path, chunking=None, create=True)
-    first = workspace.replace(DOCUMENTS, source="data")
-    assert (first.added, first.changed, first.removed) == (len(DOCUMENTS), 0, 0)
-    changed = [replace(DOCUMENTS[0], text="Other words."), *DOCUMENTS[2:], ADDED[0]]
-    again = workspace.replace(changed, source="data")
-    assert (again.added, again.changed, again.removed, again.unchanged) == (1, 1, 1, len(DOCUMENTS) - 2)
-    assert {document.id: document for document in workspace.documents} == {
-        document.id: document for document in changed
-    }
-    with pytest.raises(
-        WorkspaceError, match="'d00' of .* as 'elsewhere' is already used by .* as 'data'.*Nothing was written"
-    ):
-        workspace.replace(DOCUMENTS, source="elsewhere")
-    workspace.add([ADDED[1]])
-    assert workspace.replace(DOCUMENTS, source="data").gone == (ADDED[0].id,)
-    assert {document.id for document in workspace.documents} == {document.id for document in (*DOCUMENTS, ADDED[1])}
 
 
 def test_manifest_and_fingerprints(tmp_path: Path, index: BuiltIndex) -> None:
@@ -284,6 +183,7 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, chunking=None, create=True)
     with pytest.raises(DataError, match="the id 'a' twice"):
         workspace.add([Document("a", "", "one"), Document("a", "", "two")])
+    assert workspace.documents.sources() == {}
     workspace.add([Document("a", "", "one")])
     with pytest.raises(UsageError, match="has no document 'b'. Nothing was removed."):
         workspace.remove(["a", "b"])
@@ -291,53 +191,6 @@ def test_the_same_id_twice_and_unknown_ids(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"without control characters; found the control character '\\n' in 'b\\nc'"):
         workspace.add([Document("b", "", "two"), Document("b\nc", "", "three")])
     assert list(workspace.documents.sources()) == ["a"]
-
-
-def test_strange_texts_and_ids_are_kept(tmp_path: Path) -> None:
-    strange = ["a'b", "ü/ñ .md", "#1", "x#0", "'; DROP TABLE", "日本 語", "..", "a\u2028b"]
-    documents = [Document(id, f"title {id}", f"bread \x00\x07 ‮ {id} 🍞", {id: id}) for id in strange]
-    workspace = Index.open(tmp_path, chunking=None, create=True)
-    workspace.add(documents)
-    workspace.build(Hybrid())
-    hits = Hybrid().open(workspace).retrieve([Query("q", "bread")], 20)[0].hits
-    assert {hit.id: (hit.title, hit.text, hit.metadata[hit.id]) for hit in hits} == {
-        document.id: (document.title, document.text, document.metadata) for document in documents
-    }
-    for id in strange:
-        filtered = BM25().open(workspace).retrieve([Query("q", "bread", meta(id, id))], 20)[0].hits
-        assert [hit.id for hit in filtered] == [id]
-    workspace.remove(strange[:-1])
-    workspace.build()
-    assert ids(workspace, "bread") == ["a\u2028b"]
-
-
-def test_new_fit_is_that_of_a_new_index(index: BuiltIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the process ends between asking for the fit and the sync, or amid the sync."""
-    monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # so that it is fitted again when asked only
-    monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
-    new = ask_questions(Dense().open(build(Dense(), tmp_path / "new", "lsa", [*DOCUMENTS, *ADDED])), 5)
-    workspace = index("dense")
-    workspace.add(ADDED)
-    workspace.build()
-    old = workspace.encoder_id
-    with pytest.raises(AssertionError, match="scores|expected"):  # documents were too few for a fit of themselves
-        assert_same(ask_questions(Dense().open(workspace), 5), new, "")
-    workspace.refit()
-    assert workspace.build(BM25()).made == 0  # it uses no encoder
-    with (
-        patch.object(CachedEncoder, "encode_each", side_effect=KeyboardInterrupt),
-        pytest.raises(KeyboardInterrupt),
-    ):
-        Index.open(tmp_path, create=True).build(Dense())
-    again = Index.open(tmp_path, create=True)
-    assert again.build(Dense()).made > 0
-    assert again.encoder_id != old
-    assert_same(ask_questions(Dense().open(again), 5), new, "a new fit")
-    again.refit()
-    with patch.object(sync, "_finish_part", wraps=sync._finish_part) as finish:
-        # The documents are the same, so the fit is, and what is built is neither built nor finished again.
-        assert again.build(Dense(), registry.scheme("colbert")).made > 0
-    assert [call.args[0].name for call in finish.call_args_list] == ["token_vectors"]
 
 
 def test_only_a_fitted_encoder_is_fitted_again(tmp_path: Path) -> None:
@@ -362,20 +215,6 @@ def test_settings_that_cannot_change(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_warning_of_another_language(tmp_path: Path) -> None:
-    german = [
-        "Der Hund läuft über die Straße und bellt, weil er den Briefträger nicht mag.",
-        "Wir haben gestern einen langen Spaziergang durch den Wald gemacht, und es war sehr schön.",
-        "Die Kinder sind nicht mehr in der Schule, denn die Ferien haben schon begonnen.",
-    ]
-    workspace = Index.open(tmp_path, create=True)
-    with pytest.warns(LanguageWarning, match="german"):
-        workspace.add([Document(str(n), "", text) for n, text in enumerate(german * 5)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Index.open(tmp_path / "english", create=True).add(DOCUMENTS)
-
-
 # ---------------------------------------------------------------- bad luck
 
 
@@ -391,23 +230,6 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path, index: BuiltIndex) -> No
         ) as caught:
             Index.open(tmp_path, read_only=read_only, create=not read_only)
         assert caught.value.exit_code == 4
-
-
-def test_two_writers(tmp_path: Path, index: BuiltIndex) -> None:
-    first, second = index("bm25"), Index.open(tmp_path, create=True)
-    with first.store.lease("ragindex index"), pytest.raises(WriterBusyError, match=r"ragindex index \(process \d+ on"):
-        second.add(ADDED)
-    second.add(ADDED)
-    first.build()
-    assert ids(first, "tunnel") == ["x1"]
-
-
-def test_files_lost_under_a_reader(tmp_path: Path, index: BuiltIndex) -> None:
-    index("bm25")
-    for table in (tmp_path / "store").glob("passages-*.records.lance"):
-        shutil.rmtree(table)
-    with pytest.raises(StoreError, match="could not open the collection passages-"):
-        ids(Index.open(tmp_path, create=True), "glass")
 
 
 @pytest.fixture
@@ -456,14 +278,6 @@ def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
         workspace.add(ADDED)
 
 
-def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises((StoreError, WorkspaceError), match="file"):
-        Index.open(tmp_path / "file", create=True)
-    with pytest.raises((StoreError, WorkspaceError), match="file"):
-        Index.open(tmp_path / "file" / "below", create=True)
-
-
 # ---------------------------------------------------------------- what a second pair of eyes found
 
 
@@ -503,60 +317,6 @@ def test_two_that_make_the_same_workspace_at_once(
     assert manifests.read_manifest(tmp_path) == late.manifest
 
 
-def test_all_documents_removed(index: BuiltIndex) -> None:
-    workspace = index("hybrid")
-    workspace.remove([document.id for document in DOCUMENTS])
-    workspace.build()
-    assert workspace.counts().passages == 0
-    assert ids(workspace, "glass", scheme=Hybrid()) == []
-    workspace.add(DOCUMENTS)
-    workspace.build()
-    assert ids(workspace, "curling stones granite", 1, Hybrid()) == ["d10"]
-
-
-def test_outdated_parts_are_dropped(tmp_path: Path) -> None:
-    workspace = build(Dense(), tmp_path, "lsa", DOCUMENTS[:12])
-    reader, fit = Index.open(tmp_path, create=True), workspace.encoder.id
-    (old,) = [key for key in workspace.manifest.parts if key.startswith("vectors")]
-    workspace.add(DOCUMENTS[12:])
-    workspace.build()
-    assert list(workspace.manifest.outdated) == [old]
-    workspace.store.drop(f"{old}.coverage")  # a drop that was cut short
-    workspace.remove([document.id for document in DOCUMENTS[11:]])
-    workspace.build()  # back to the first fit: the same part again
-    workspace.add([DOCUMENTS[11]])
-    workspace.remove([DOCUMENTS[0].id])
-    workspace.build()
-    assert workspace.open_part(Vectors()).count() == 11
-    assert (tmp_path / "encoders" / fit).is_dir()
-    reader.close()
-    workspace.add(DOCUMENTS[12:])
-    workspace.build()
-    remaining = {name.rpartition(".")[0] for name in workspace.store.names()}
-    assert remaining == {"", *workspace.manifest.parts}
-    assert old not in remaining
-    assert [path.name for path in (tmp_path / "encoders").iterdir() if path.is_dir()] == [workspace.encoder.id]
-
-
-def test_deleted_collection_is_made_again(tmp_path: Path, index: BuiltIndex) -> None:
-    expected = ask_questions(Dense().open(index("dense")), 5)
-    workspace = Index.open(tmp_path, create=True)
-    (deleted,) = [name for name in workspace.store.names() if name.startswith("vectors") and name.endswith(".records")]
-    workspace.store.drop(deleted)
-    workspace.build(BM25())
-    assert workspace.store.version(deleted) is None  # nobody asked for it
-    workspace.build(Dense())
-    assert_same(ask_questions(Dense().open(Index.open(tmp_path, create=True)), 5), expected, "made anew")
-
-
-def test_the_seed_last_used_is_the_default(tmp_path: Path) -> None:
-    workspace = Index.open(tmp_path, chunking=None, seed=5, create=True)
-    workspace.add(DOCUMENTS)
-    workspace.build(Dense())
-    assert Index.open(tmp_path, create=True).seed == 5
-    assert ids(Index.open(tmp_path, create=True), "curling stones granite", 1, Dense()) == ["d10"]
-
-
 def test_a_sync_that_builds_nothing_makes_the_seed_the_default(index: BuiltIndex, tmp_path: Path) -> None:
     """Passages do not depend on it."""
     index("bm25").close()
@@ -566,22 +326,6 @@ def test_a_sync_that_builds_nothing_makes_the_seed_the_default(index: BuiltIndex
         assert reseeded.manifest.parts == parts
     with Index.open(tmp_path) as reopened:
         assert reopened.seed == 5
-
-
-def test_records_name_the_encoder_of_parts_that_use_one(index: BuiltIndex) -> None:
-    with index("hybrid") as built:
-        names = {record.name: record.encoder_name for record in built.manifest.parts.values()}
-        assert names == {"passages": None, "vectors": built.encoders.name}
-
-
-def test_refused_addition_writes_nothing(tmp_path: Path) -> None:
-    workspace = Index.open(tmp_path, chunking=None, create=True)
-    many = [Document(f"{n:04d}", "", "x") for n in range(2500)]
-    with pytest.raises(DataError, match="the id '0001' twice"):
-        workspace.add([*many, many[1]])
-    assert workspace.documents.sources() == {}
-    with pytest.raises(DataError, match="metadata that JSON can hold"):
-        workspace.add([Document("a", "", "x", {"\ud800": 1})])
 
 
 @pytest.mark.parametrize("k", [1.5, "3", True])

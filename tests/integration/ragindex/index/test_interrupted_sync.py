@@ -141,9 +141,6 @@ def test_a_dropped_part_loses_its_coverage_first(tmp_path: Path, monkeypatch: py
     assert dropped == ["KEY.coverage", "KEY.aliases", "KEY.records"]
 
 
-# ---------------------------------------------------------------- the first moment of a workspace
-
-
 def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -152,19 +149,6 @@ def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.Monkey
     workspace = Index.open(tmp_path, create=True)
     workspace.add(FIRST)
     assert len(built_retriever(workspace, "bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
-
-
-def test_reading_the_documents_writes_nothing(tmp_path: Path) -> None:
-    workspace = Index.open(tmp_path, create=True)
-    before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
-    with workspace.store.lease("somebody else"):
-        assert list(Index.open(tmp_path, create=True).documents) == []
-    after = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if "writer" not in path.name)
-    assert [path for path in after if path not in before and Path(path[0]).is_file()] == []
-    assert workspace.store.version("documents") == workspace.manifest.documents_version
-
-
-# ---------------------------------------------------------------- coverage
 
 
 def covered(tmp_path: Path, *, shares: bool) -> tuple[PartCoverage, Callable[[], PartCoverage]]:
@@ -228,9 +212,6 @@ def test_few_writes_for_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyP
     before = json.dumps(writes)
     again()
     assert json.dumps(writes) == before
-
-
-# ---------------------------------------------------------------- after the data: the manifest, its copy, what is left
 
 
 @contextmanager
@@ -310,9 +291,6 @@ def test_derived_parts_are_outdated(tmp_path: Path) -> None:
     assert all(set(record.inputs) <= keys for record in workspace.manifest.parts.values())
 
 
-# ---------------------------------------------------------------- collections made anew under readers
-
-
 def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions begin at 1 again: a half-made collection passes the number that the reader is pinned to."""
     workspace = fresh(tmp_path, [*FIRST, SECRET])
@@ -331,20 +309,3 @@ def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
             METHOD.open(late).retrieve(ASKED, 10)
     opened(tmp_path).build(METHOD)
     require_like_fresh(tmp_path, [*FIRST, SECRET])
-
-
-def test_lost_documents_indexed_again(tmp_path: Path) -> None:
-    """The collection's version has the same number as that of the one that was lost."""
-    workspace = opened(tmp_path / "workspace")
-    workspace.replace([*FIRST, SECRET], source="data")
-    workspace.build(METHOD)
-    before = workspace.store.version("documents")
-    workspace.store.drop("documents")
-    workspace = opened(tmp_path / "workspace")
-    with pytest.raises(StoreError, match="has lost its documents. Run: ragindex repair"):
-        workspace.replace(FIRST, source="data")
-    assert len(workspace.repair().lost) == 1
-    workspace.replace(FIRST, source="data")
-    assert workspace.store.version("documents") == before
-    opened(tmp_path / "workspace").build(METHOD)
-    require_like_fresh(tmp_path / "workspace", FIRST)

@@ -66,19 +66,6 @@ def paths(till: Till) -> list[str]:
     return [path for path, _, _ in till.receipts]
 
 
-def test_read_only_reads_paid_answers(index: Path, till: Till) -> None:
-    before = contents(index)
-    with ragindex.open(index, read_only=True) as opened:
-        retriever = opened.retriever(RERANKED)
-        first = retriever.search(QUESTION)
-        assert paths(till) == ["/v1/embeddings"]  # `search` keeps no vectors of questions; it kept the reranking
-        assert [hit.score for hit in retriever.search(QUESTION)] == [hit.score for hit in first]
-        for _ in range(4):
-            retriever.search(OTHER)
-        assert paths(till) == ["/v1/embeddings", "/v1/embeddings", "/v1/rerank"]
-    assert contents(index) == before
-
-
 def test_answer_of_llm_is_paid_once(index: Path, till: Till) -> None:
     inputs = answer_inputs(QUESTION, AnswerContext())
     with ragindex.open(index, read_only=True) as opened:
@@ -92,18 +79,6 @@ def test_answer_of_llm_is_paid_once(index: Path, till: Till) -> None:
         assert moved.manifest != opened.manifest
         moved.llm.run(ANSWER, inputs)
     assert till.receipts == []
-
-
-def test_named_file_keeps_answers(index: Path, till: Till, tmp_path: Path) -> None:
-    before, file = contents(index), tmp_path / "answers" / "kept.sqlite"
-    for _ in range(2):
-        with ragindex.open(index, read_only=True, cache=file) as opened:
-            opened.retriever(RERANKED).search(OTHER)
-            opened.llm.run(ANSWER, answer_inputs(QUESTION, AnswerContext()))
-    assert sorted(paths(till)) == ["/v1/chat/completions", "/v1/embeddings", "/v1/rerank"]
-    assert contents(index) == before
-    assert command("search", OTHER, "--index", index, "--method", RERANKED, "--cache", file).code == 0
-    assert len(till.receipts) == 3
 
 
 def test_kept_vectors_count_as_replayed(index: Path, till: Till) -> None:

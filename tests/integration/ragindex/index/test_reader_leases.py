@@ -21,28 +21,6 @@ from ragindex_baselines.dense import Dense
 pytestmark = pytest.mark.filterwarnings("ignore::ragindex.errors.StaleWarning")
 
 
-# ---------------------------------------------------------------- in this process
-
-
-def test_without_readers_one_state_stays(tmp_path: Path) -> None:
-    writer = copy_template(tmp_path)
-    more(writer, 1, 2)
-    assert states(writer) == 1
-    assert len(ids(BM25().open(writer))) == 7
-
-
-def test_reader_opens_late(tmp_path: Path) -> None:
-    writer, reader = copy_template(tmp_path), opened(tmp_path)
-    more(writer, 1, 2)
-    assert states(writer) == 2
-    assert ids(BM25().open(reader)) == FIVE
-    more(writer, 4)
-    assert ids(BM25().open(reader)) == FIVE
-    reader.close()
-    writer.build(BM25())  # there is nothing to do but this
-    assert states(writer) == 1
-
-
 def test_holder_of_the_lease_cleans_up(tmp_path: Path) -> None:
     """As an update of sources does, which holds it for all its steps."""
     writer, reader = copy_template(tmp_path), opened(tmp_path)

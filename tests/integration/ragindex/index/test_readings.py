@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from command_line import write
 
 from ragindex import read
 from ragindex.corpus import Corpus, local_files
@@ -17,7 +18,6 @@ from ragindex.corpus.readers.content import FileContent
 from ragindex.errors import NewerFormatError, UsageError
 from ragindex.index.index import Index
 from ragindex.index.manifest import DocumentSource, Manifest, SourceReading
-from ragindex.index.readings import find_reading
 from ragindex.types import Document
 
 TEXTS = {
@@ -30,9 +30,7 @@ TEXTS = {
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    for name, text in TEXTS.items():
-        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "docs" / name).write_text(text, encoding="utf-8")
+    write(tmp_path / "docs", TEXTS)
     return tmp_path / "docs"
 
 
@@ -134,7 +132,6 @@ def test_a_part_of_a_folder_keeps_options_of_its_own(docs: Path, index: Index) -
     (docs / "drafts" / "d.md").write_text("# D", encoding="utf-8")
     assert index.update().changes.added == 0
     reading = index.manifest.sources["docs"].reading
-    assert reading is not None
     assert reading.parts == {"": {"exclude": ["drafts/*"]}, "drafts": {"include": ["*.txt", "c.md"]}}
 
 
@@ -155,30 +152,6 @@ def test_a_data_set_is_read_again(tmp_path: Path, index: Index) -> None:
     assert (report.changes.new, report.changes.gone, report.sources[0].left_out != ()) == (("y",), ("x",), True)
 
 
-def test_a_source_that_cannot_be_read_stays(docs: Path, index: Index, tmp_path: Path) -> None:
-    index.replace(read(docs))
-    index.add([Document("p", "P", "A program's.")])
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "m.md").write_text("# M", encoding="utf-8")
-    index.add(read(tmp_path / "more"), source="more")
-    docs.rename(tmp_path / "away")
-    (tmp_path / "more" / "n.md").write_text("# N", encoding="utf-8")
-    report = index.update()
-    assert report.changes.new == ("more/n.md",)
-    assert list(report.failures) == ["docs"]
-    assert "no such folder" in report.failures["docs"]
-    assert ids(index) == ["a.md", "b.txt", "drafts/c.md", "faq.csv", "more/m.md", "more/n.md", "p"]
-
-
-def test_a_source_of_an_earlier_version_has_no_options(docs: Path, index: Index) -> None:
-    index.replace(read(docs))
-    index.save(sources={"docs": index.manifest.sources["docs"].model_copy(update={"reading": None})})
-    assert find_reading(index.manifest.sources, str(docs)) is None
-    assert "Read it once more, with the options you gave then" in index.update().failures["docs"]
-    assert index.replace(read(docs)).unchanged == 4
-    assert index.update().failures == {}
-
-
 def test_options_of_a_later_version_are_refused() -> None:
     with pytest.raises(NewerFormatError, match="version 2"):
         SourceReading.model_validate({"version": 2, "unknown": 1})
@@ -192,21 +165,6 @@ def test_secrets_are_not_stored(docs: Path, index: Index, monkeypatch: pytest.Mo
         index.replace(read(docs, exclude=["*sk-quite-secret-7*"]))
     assert "quite-secret" not in json.dumps(Manifest.model_dump(index.manifest, mode="json"))
     assert index.manifest.sources == {}
-
-
-def test_many_removals_need_permission(docs: Path, index: Index) -> None:
-    for number in range(8):
-        (docs / f"n{number}.md").write_text(f"# N{number}", encoding="utf-8")
-    index.replace(read(docs))
-    for number in range(6):
-        (docs / f"n{number}.md").unlink()
-    before = ids(index)
-    with pytest.raises(
-        UsageError, match=r"6 of 12 documents of the source 'docs' .*index\.update\(allow_removals=True\)"
-    ):
-        index.update()
-    assert ids(index) == before
-    assert index.update(allow_removals=True).changes.removed == 6
 
 
 def test_a_dry_run_reports_what_the_update_does(docs: Path, index: Index) -> None:

@@ -10,8 +10,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from command_line import ragindex
-from till import PAID, billing, open_desk
 
 import ragindex as library
 from ragindex.encoders import cache_pruning
@@ -155,56 +153,6 @@ def test_old_ids_lead_to_the_newest_until_they_are_taken(pages: Path, tmp_path: 
         file = index.folder / "renames.json"
         file.write_bytes(file.read_bytes()[:-3])
         assert read_renames(index.folder) == {}
-
-
-def test_index_reports_renamed_documents(pages: Path, tmp_path: Path) -> None:
-    ragindex("index", pages, "--index", tmp_path / "w", "--methods", "bm25")
-    (pages / "page1.md").rename(pages / "first.md")
-    (pages / "page2.md").unlink()
-    (pages / "more.md").write_text("# More\n\nA page that was not there before.")
-    done = ragindex("index", pages, "--index", tmp_path / "w")
-    report = "1 document added (more.md), 1 removed (page2.md), 1 renamed (page1.md → first.md), 10 unchanged"
-    assert report in " ".join(done.out.split())
-    (pages / "first.md").rename(pages / "page1.md")
-    changed = ragindex("index", pages, "--index", tmp_path / "w", "--json", "-").json["changed"]
-    assert changed == {
-        "added": 0,
-        "changed": 0,
-        "removed": 0,
-        "unchanged": 11,
-        "reread": 0,
-        "renamed": {"first.md": "page1.md"},
-    }
-
-
-def test_renames_of_a_corpus_before_and_after_it_is_indexed(pages: Path, tmp_path: Path) -> None:
-    with Index.open(tmp_path / "w", create=True) as index:
-        index.replace(library.read(pages), source="guides")
-        assert index.renames(library.read(pages)) == {}
-        (pages / "page1.md").rename(pages / "first.md")
-        assert index.renames(library.read(pages)) == {"page1.md": "first.md"}
-        index.replace(library.read(pages))
-        assert index.sources()[0]["prefix"] == "guides/"
-        assert read_renames(index.folder) == {"guides/page1.md": "guides/first.md"}
-        assert index.renames(library.read(pages)) == {"page1.md": "first.md"}
-        (pages / "first.md").unlink()
-        assert index.renames(library.read(pages)) == {}
-
-
-def test_renamed_documents_are_not_paid_again(pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither their vectors nor what a model has answered about them, and no payment is announced."""
-    with billing() as till:
-        open_desk(till, tmp_path, monkeypatch)
-        indexing = ("index", pages, "--index", "w", *PAID, "--methods", "dense,dense(over=topics)")
-        assert ragindex(*indexing).code == 0
-        assert {path for path, _, _ in till.receipts} == {"/v1/chat/completions", "/v1/embeddings"}
-        till.empty()
-        for path in sorted(pages.iterdir()):
-            path.rename(path.with_name(f"moved-{path.name}"))
-        done = ragindex(*indexing, "--json", "-")
-        assert len(done.json["changed"]["renamed"]) == 12
-        assert list(till.receipts) in ([], [("/v1/embeddings", 1, 0)])  # a word, for the length of the vectors
-        assert "This may cost" not in done.err
 
 
 def test_update_of_several_sources_looks_for_renames_once(

@@ -168,17 +168,6 @@ def test_documents_of_another_index_are_noticed(folder: Path, saved: SavedIndex,
     assert require_rescued(folder, "other") == []
 
 
-def test_restored_part_is_built_again(folder: Path, saved: SavedIndex) -> None:
-    """What is recorded of the part is newer than its data."""
-    with Index.open(folder, create=True) as workspace:
-        parts = workspace.manifest.parts
-    (name,) = (f"{key}.{kind}" for key, record in parts.items() for kind in record.collections)
-    restore(folder, saved.states[2], name)
-    with open_index(folder) as index:
-        index.build("bm25")
-    assert found_by_a_server(folder) == IDS
-
-
 def test_damaged_part_is_kept_where_documents_are_lost(folder: Path) -> None:
     harm(folder, files_of(folder), "removed")
     parts = sorted(path for path, content in files_of(folder, ".records").items() if len(content) > 1000)

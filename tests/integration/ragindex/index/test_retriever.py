@@ -6,20 +6,22 @@ import shutil
 import warnings
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 from search_server import default_scheme
 
 import ragindex
-from ragindex.errors import MissingPartError, StaleWarning, UsageError, WorkspaceError
+from ragindex.errors import MissingPartError, StaleWarning, UsageError
 from ragindex.filters import All, Not, Range, Terms, from_mapping, meta
 from ragindex.index.parts import KeyInputs, part_key, topological_order
 from ragindex.plugins import registry
 
 DOCUMENTS = [
     ragindex.Document(
-        "light", "Lighthouse", "The lighthouse was built of slate in 1931.", {"year": 1931, "kind": "tower"}
+        "light",
+        "Lighthouse",
+        "The lighthouse was built of slate in 1931.",
+        {"year": 1931, "kind": "tower", "lit": date(1931, 5, 1)},
     ),
     ragindex.Document("harbour", "Harbour", "The harbour was rebuilt in 1850.", {"year": 1850, "kind": "port"}),
     ragindex.Document("mill", "Mill", "The mill ground corn, and was built in 1850.", {"year": 1850, "kind": "mill"}),
@@ -45,38 +47,6 @@ def folder(built: Path, tmp_path: Path) -> Path:
 def files(folder: Path) -> dict[str, tuple[int, int]]:
     """Every file and folder with its size and time of change."""
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))}
-
-
-def test_add_build_search(folder: Path) -> None:
-    with ragindex.open(folder) as index:
-        hits = index.retriever("bm25").search("When was the lighthouse built?", k=2)
-        assert [hit.doc_ids for hit in hits] == [("light",), ("mill",)]
-        assert (len(hits), hits[0].title, hits.query) == (2, "Lighthouse", "When was the lighthouse built?")
-        assert (len(index), [source["documents"] for source in index.sources()]) == (3, [3])
-
-
-def test_what_is_added_is_found_after_the_next_build(folder: Path) -> None:
-    with ragindex.open(folder) as index:
-        before = index.retriever("bm25")
-        added = index.add([ragindex.Document("pier", "Pier", "The pier is wooden.")])
-        assert (added.added, len(index)) == (1, 4)
-        assert index.build().made > 0
-        assert [hit.id for hit in index.retriever("bm25").search("wooden pier")] == ["pier#0"]
-        assert list(before.search("wooden pier")) == []
-        index.replace([*DOCUMENTS[:1], ragindex.Document("pier", "Pier", "The pier is wooden.")])
-        assert index.remove(["pier"]).removed == 1
-        index.build()
-        assert (len(index), list(index.retriever("bm25").search("wooden pier"))) == (1, [])
-
-
-def test_an_index_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceError, match=r"No index in .*nowhere. Run: ragindex index DATA --index .*nowhere"):
-        ragindex.open(tmp_path / "nowhere")
-    with pytest.raises(WorkspaceError, match="No index"):
-        ragindex.open(tmp_path / "nowhere", read_only=True)
-    with pytest.raises(UsageError, match="cannot be made with read_only=True"):
-        ragindex.open(tmp_path / "nowhere", create=True, read_only=True)
-    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_method_that_is_not_built_is_not_built_by_reading(folder: Path) -> None:
@@ -112,18 +82,6 @@ def test_reading_writes_nothing(folder: Path) -> None:
     readers = folder / "readers"  # a lease stood in it
     assert list(readers.iterdir()) == []
     assert files(folder) == {**before, str(readers): files(folder)[str(readers)]}
-
-
-def test_a_read_only_reader_keeps_its_state_while_somebody_writes(folder: Path) -> None:
-    reader = ragindex.open(folder, read_only=True)
-    with ragindex.open(folder) as writer:
-        writer.remove(["light"])
-        writer.build()
-        writer.add([ragindex.Document("pier", "Pier", "The pier is wooden.")])
-        writer.build()
-    with pytest.warns(UserWarning, match="older than the corpus"):
-        retriever = reader.retriever("bm25")
-    assert [hit.doc_ids for hit in retriever.search("slate lighthouse", k=1)] == [("light",)]
 
 
 def test_asynchronous_and_batched_searches_find_the_same(folder: Path) -> None:
@@ -165,6 +123,8 @@ def test_where(built: Path) -> None:
             ({"meta.year": 1850}, {"harbour", "mill"}),
             ({"meta.year": [1850, 1931], "meta.kind": ("tower", "port")}, {"harbour", "light"}),
             ({"meta.year": {"gte": 1900}}, {"light"}),
+            ({"meta.lit": date(1931, 5, 1)}, {"light"}),
+            ({"meta.lit": {"gte": "1931-05-01", "lte": "1931-12-31"}}, {"light"}),
             ({"doc_ids": "mill"}, {"mill"}),
             ({}, {"light", "harbour", "mill"}),
             (None, {"light", "harbour", "mill"}),
@@ -188,28 +148,6 @@ def test_documents_are_named_in_either_form_of_unicode(id: str, tmp_path: Path) 
                 assert (id in ids, "mill" in ids) == (not isinstance(where, Not), where != {"meta.source": written})
             assert index.remove([written]).removed == 1
             assert len(index) == 3
-
-
-def test_filters_on_lists_and_mappings(tmp_path: Path) -> None:
-    salaries = {"access": ["staff", "hr"], "owner": {"team": "board"}}
-    documents = [
-        ragindex.Document("minutes", "Minutes", "The harbour board met.", {"access": "open"}),
-        ragindex.Document("salaries", "Salaries", "The harbour board is paid.", salaries),
-    ]
-
-    def search(retriever: ragindex.IndexRetriever, where: Any) -> set[str]:
-        return {id for hit in retriever.search("harbour board", where=where) for id in hit.doc_ids}
-
-    with ragindex.open(tmp_path / "index", create=True) as index:
-        index.add(documents)
-        index.build("bm25", "dense")
-        for retriever in (index.retriever("bm25"), index.retriever("dense")):
-            assert search(retriever, Not(meta("access", "staff"))) == {"minutes"}
-            assert search(retriever, {"meta.access": "staff"}) == {"salaries"}
-            assert search(retriever, {"meta.access": ["hr", "nobody"]}) == {"salaries"}
-            assert search(retriever, Not(meta("access", "open"))) == {"salaries"}
-            with pytest.raises(UsageError, match="The metadata key 'owner' of some documents holds a mapping"):
-                search(retriever, Not(meta("owner", "board")))
 
 
 def test_other_terms_of_metadata_are_another_index(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,9 +182,6 @@ def test_help_is_a_page_of_all_public_names() -> None:
     assert set(ragindex.__all__) <= set(dir(ragindex))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = ragindex.nothing
-
-
-# ---------------------------------------------------------------- positions
 
 
 GUIDE = (

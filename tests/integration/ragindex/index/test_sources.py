@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
+from command_line import write
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -23,13 +24,6 @@ from ragindex.index.documents import DocumentChanges
 from ragindex.index.index import Index
 from ragindex.index.manifest import DocumentSource, SourceReading
 from ragindex.types import Document
-
-
-def write(folder: Path, texts: dict[str, str]) -> Path:
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
 
 
 def read_texts(workspace: Index) -> dict[str, str]:
@@ -215,34 +209,7 @@ def test_what_lies_in_a_remembered_folder_has_its_id_there(
     assert workspace.replace(read("docs")).unchanged == 2  # nothing tells them from files read with the folder
 
 
-def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: Index) -> None:
-    write(tmp_path, {"docs/a.md": "a", "docs/of/b.md": "b"})
-    (tmp_path / "docs" / "link.md").symlink_to(tmp_path / "docs" / "of" / "b.md")
-    workspace.replace(read(tmp_path / "docs"))
-    assert workspace.add(read(tmp_path / "docs" / "link.md")).unchanged == 1
-    assert read_texts(workspace) == {"a.md": "a", "of/b.md": "b", "link.md": "b"}
-
-
 # ---------------------------------------------------------------- several
-
-
-def test_another_root_needs_a_name_and_both_paths_are_said(tmp_path: Path, workspace: Index) -> None:
-    write(tmp_path, {"two/a/index.md": "of a", "two/b/index.md": "of b"})
-    workspace.replace(read(tmp_path / "two" / "a"))
-    for verb in (workspace.add, workspace.replace):
-        with pytest.raises(WorkspaceError) as caught:
-            verb(read(tmp_path / "two" / "b"))
-        message = str(caught.value)
-        assert f"{tmp_path}/two/a" in message
-        assert f"{tmp_path}/two/b" in message
-        assert message.endswith(f"two/b --as b --index {tmp_path}/w")
-        assert read_texts(workspace) == {"index.md": "of a"}
-    workspace.add(read(tmp_path / "two" / "b"), source="b")
-    assert read_texts(workspace) == {"index.md": "of a", "b/index.md": "of b"}
-    (tmp_path / "two" / "a" / "index.md").rename(tmp_path / "two" / "a" / "other.md")
-    changed = workspace.replace(read(tmp_path / "two" / "a"))
-    assert (changed.renamed, changed.new, changed.gone) == ((("index.md", "other.md"),), (), ())
-    assert read_texts(workspace) == {"other.md": "of a", "b/index.md": "of b"}
 
 
 @pytest.mark.parametrize("remembered", [True, False])
@@ -368,17 +335,6 @@ def test_a_world_is_a_source_however_it_is_written(workspace: Index) -> None:
 
 def make_documents(ids: Iterable[str]) -> list[Document]:
     return [Document(id, "", f"made {id}") for id in ids]
-
-
-def test_programs_keep_to_their_own_names(workspace: Index) -> None:
-    workspace.replace(make_documents("ab"), source="first")
-    workspace.replace(make_documents("cd"), source="second")
-    assert workspace.replace(make_documents("b"), source="first").gone == ("a",)
-    assert sorted(read_texts(workspace)) == ["b", "c", "d"]
-    with pytest.raises(
-        WorkspaceError, match="The id 'c' of .* added as 'first' is already used by .* added as 'second'"
-    ):
-        workspace.add(make_documents("c"), source="first")
 
 
 # ---------------------------------------------------------------- the format

@@ -107,8 +107,6 @@ def test_rows_are_written_as_the_whole_is(rows: int, columns: int, block: int, t
     assert (tmp_path / "blocks.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
-# ---------------------------------------------------------------- files that someone has crafted
-
 TRIPLES = pa.table(
     {"id": ["1", "2"], "subject_key": ["a", "b"], "object_key": ["b", "c"], "passage_id": ["p", "q"]},
 )

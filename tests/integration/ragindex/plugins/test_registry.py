@@ -6,12 +6,9 @@ from typing import Any
 import pytest
 from pydantic import model_validator
 
-from ragindex.errors import MissingExtraError, NameTakenError, UnknownNameError, UsageError
-from ragindex.parts.text.passages import Passages
-from ragindex.parts.vectors.vectors import Vectors
+from ragindex.errors import UsageError
 from ragindex.plugins import registry
 from ragindex_baselines.bm25 import BM25
-from ragindex_baselines.composed import Composed
 from ragindex_baselines.dense import Dense
 from ragindex_baselines.hybrid import Hybrid
 
@@ -39,53 +36,6 @@ def test_listing_imports_no_plugin() -> None:
         "print([m for m in sys.modules if m.split('.')[0] in late])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
-def test_all_of_ours_are_there() -> None:
-    assert {"bm25", "composed", "dense", "hybrid"} <= set(registry.plugin_names("schemes"))
-    assert {"lsa", "openai", "sentence-transformers"} <= set(registry.plugin_names("encoders"))
-    assert "lancedb" in registry.plugin_names("stores")
-    assert {"passages", "vectors"} <= set(registry.plugin_names("parts"))
-    assert {"compare", "demo"} <= set(registry.plugin_names("commands"))
-
-
-@pytest.mark.parametrize("group", registry.PLUGIN_GROUPS)
-def test_everything_registered_loads(group: registry.PluginGroup) -> None:
-    for name in registry.plugin_names(group):
-        assert callable(registry.load_plugin(group, name))
-
-
-def test_an_unknown_name_is_answered_with_near_ones() -> None:
-    with pytest.raises(UnknownNameError, match=r"No method is called 'bm52'. Did you mean bm25\?"):
-        registry.scheme("bm52")
-    with pytest.raises(UnknownNameError, match=r"Available: .*lancedb"):
-        registry.store("zzzzzz")
-
-
-def test_a_taken_name_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, EntryPoint("bm25", "somewhere.more:BM25", "ragindex.schemes"))
-    with pytest.raises(
-        NameTakenError, match=r"'bm25' is claimed by ragindex_baselines.bm25:BM25 .* and somewhere.more:BM25"
-    ):
-        registry.scheme("bm25")
-
-
-def test_a_missing_package_says_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, EntryPoint("far", "no_such_package.far:Far", "ragindex.schemes"))
-    with pytest.raises(
-        MissingExtraError, match=r"needs the package 'no_such_package', which is not installed. Install it."
-    ):
-        registry.scheme("far")
-
-
-def test_made_from_what_was_written() -> None:
-    assert registry.scheme("hybrid") == Hybrid()
-    assert registry.scheme("hybrid(bases=[bm25, composed(candidate_factor=3)], rrf_k=10)") == Hybrid(
-        bases=(BM25(), Composed(candidate_factor=3)), rrf_k=10
-    )
-    assert registry.scheme({"name": "dense", "params": {"over": {"name": "passages"}}}) == Dense(over=Passages())
-    assert registry.part("vectors") == Vectors(of=Passages())
-    assert registry.scheme(BM25()) == BM25()
 
 
 @pytest.mark.parametrize(
@@ -120,17 +70,6 @@ def test_a_rule_about_several_parameters_is_told_behind_the_name(monkeypatch: py
     with pytest.raises(UsageError) as error:
         registry.scheme("weighted(depth=5)")
     assert str(error.value) == "weighted: depth must be at least rrf_k. See: ragindex methods weighted"
-
-
-def test_labels_are_short_and_make_the_same_again() -> None:
-    labels = {
-        "bm25": BM25(),
-        "hybrid(rrf_k=10)": Hybrid(rrf_k=10),
-        "hybrid(bases=[bm25, composed(candidate_factor=3)])": Hybrid(bases=(BM25(), Composed(candidate_factor=3))),
-    }
-    for label, scheme in labels.items():
-        assert registry.label(scheme) == label
-        assert registry.scheme(label) == scheme
 
 
 def test_fingerprints_differ_where_results_may(monkeypatch: pytest.MonkeyPatch) -> None:

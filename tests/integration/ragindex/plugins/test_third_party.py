@@ -1,17 +1,13 @@
 """Plugins that are not ours: known by their code, broken without breaking others, held to the contract."""
 
 import importlib
-import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 from command_line import make_desk, ragindex
 from comparing import compare
@@ -22,18 +18,17 @@ from made_language import PROMPT, Echo, by_rule
 from ragindex import testing
 from ragindex.cli import doctor
 from ragindex.corpus import Corpus
-from ragindex.errors import BrokenPluginError, ContractError, MissingExtraError, StaleWarning
+from ragindex.errors import BrokenPluginError, MissingExtraError
 from ragindex.index.fit_watch import PassageSample
-from ragindex.index.index import Index
 from ragindex.index.models import Encoders
 from ragindex.index.parts import KeyInputs, part_key
 from ragindex.index.revisions import revision_table
-from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, ReadContext, Retriever, Scheme, Uses
+from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, ReadContext, Uses
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.tasks import Task
 from ragindex.plugins import code_fingerprint, registry
 from ragindex.plugins.base import Plugin
-from ragindex.types import Hit, Query, Retrieval
+from ragindex.types import Query
 from ragindex_baselines.bm25 import BM25
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
@@ -148,7 +143,7 @@ def test_code_hash_covers_imported_modules(installed: Installed, file: str, coun
 
 def test_own_plugins_have_no_code_hash() -> None:
     for group in ("schemes", "parts", "encoders", "stores", "llms"):
-        for name in (plugin_name for plugin_name in registry.plugin_names(group) if plugin_name != "spoilt"):  # type: ignore[arg-type]
+        for name in registry.plugin_names(group):  # type: ignore[arg-type]
             assert code_fingerprint.of(registry.load_plugin(group, name)) is None  # type: ignore[arg-type]
     assert "source" not in str(registry._with_versions(BM25(), None))
 
@@ -224,24 +219,6 @@ def test_keys_of_parts_encoders_and_tasks_hold_code_hash(tmp_path: Path, monkeyp
     assert all(key != other for key, other in zip(named(), before, strict=True))
 
 
-def test_edited_encoder_encodes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(
-        LettersEncoder,
-        "encode_documents",
-        lambda self, texts: seen.extend(texts) or np.eye(len(texts), self.dimensions, dtype=np.float32),
-    )
-    (tmp_path / "caches").mkdir()
-    for _ in range(2):
-        Encoders(tmp_path, Encoder(), "english", 0).building().encode_documents(["a"])
-        assert seen == ["a"]
-    edited = code_fingerprint._Code("another", Path(__file__))
-    edited.hash = "edited"
-    monkeypatch.setattr(code_fingerprint, "_code", lambda name, file: edited)
-    Encoders(tmp_path, Encoder(), "english", 0).building().encode_documents(["a"])
-    assert seen == ["a", "a"]
-
-
 # ---------------------------------------------------------------- broken ones
 
 
@@ -280,15 +257,6 @@ BROKEN = {  # how a plugin is broken: its code, and the message
         "    a: Any = Field(default_factory=lambda: 1 / 0)\n    def _open(self, index): ...\n",
         "ZeroDivisionError: division by zero",
     ),
-    "building": (
-        "from ragindex.interfaces import Part\nfrom ragindex.parts.text.passages import Passages\n"
-        f"{SCHEME}    version: ClassVar[int] = 1\n    def _open(self, index): ...\n"
-        "    def _parts(self): return (Failing(),)\n"
-        "class Failing(Part[None]):\n    version: ClassVar[int] = 1\n"
-        "    def inputs(self): return (Passages(),)\n    def apply(self, change, context): raise KeyError('gone')\n"
-        "    def open(self, context): ...\n",
-        "KeyError: 'gone'",
-    ),
 }
 
 
@@ -303,30 +271,23 @@ def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     registry._table.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "names", [[kind for kind in BROKEN if kind != "building"], ["building"]], ids=["load", "build"]
-)
 def test_broken_methods_are_named_and_others_compared(
-    names: list[str], installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    points = "".join(f"{how} = another_{how}:Broken\n" for how in names)
-    files = {f"another_{how}.py": BROKEN[how][0] for how in names}
+    points = "".join(f"{how} = another_{how}:Broken\n" for how in BROKEN)
+    files = {f"another_{how}.py": code for how, (code, _) in BROKEN.items()}
     installed.distribution("another-broken", f"[ragindex.schemes]\n{points}", files)
-    only(monkeypatch, "bm25", *names)
+    only(monkeypatch, "bm25", *BROKEN)
     comparison = compared(tmp_path / "w", ["all"])
     assert [method.label for method in comparison.methods] == ["bm25"]
     left_out = {line.partition(": The method ")[0]: line for line in comparison.left_out}
-    assert set(left_out) == set(names)
+    assert set(left_out) == set(BROKEN)
     states = {what: state for what, state, _ in doctor.check_installation()}
-    for how in names:
-        message = BROKEN[how][1]
+    for how, (_, message) in BROKEN.items():
         assert re.search(message, left_out[how])
         with pytest.raises(BrokenPluginError, match=message):
-            if how == "building":  # which shows only when it is built
-                compared(tmp_path / "w", ["bm25", how])
-            else:
-                choose_methods(["bm25", how])
-        assert how == "building" or states[f"method {how}"] == "broken"
+            choose_methods(["bm25", how])
+        assert states[f"method {how}"] == "broken"
     assert states["method bm25"] == "ok"
 
 
@@ -373,87 +334,3 @@ def test_plugin_without_its_package_is_missing(installed: Installed) -> None:
         registry.scheme("needy")
     left_out = choose_methods(["all"])[1]
     assert any(str(line).startswith("needy: The method 'needy' needs the package") for line in left_out)
-
-
-def test_index_updates_when_plugin_breaks(installed: Installed, tmp_path: Path) -> None:
-    part = (
-        "from typing import ClassVar\nfrom ragindex.interfaces import Part\n"
-        "from ragindex.parts.text.passages import Passages\n"
-        "class Kept(Part[None]):\n    version: ClassVar[int] = 1\n"
-        "    def inputs(self): return (Passages(),)\n    def open(self, context): ...\n"
-    )
-    points = "[ragindex.parts]\nkept = another_kept:Kept\n"
-    installed.distribution("another-kept", points, {"another_kept.py": part})
-    with Index.open(tmp_path / "w", chunking=None, create=True) as workspace:
-        workspace.add(testing.DOCUMENTS)
-        workspace.build(BM25(), registry.part("kept"))
-        installed.write("another_kept.py", "raise ValueError('no such luck')")
-        installed.reload("another_kept")
-        workspace.add(testing.ADDED)
-        with pytest.warns(StaleWarning, match=r"The part kept is not updated\. .*ValueError: no such luck"):
-            workspace.build()
-        retrieval = BM25().open(workspace).retrieve([Query("q", "emperor penguins")], 3)[0]
-    assert "x2" in [hit.id for hit in retrieval.hits]
-
-
-# ---------------------------------------------------------------- answers that no retriever may give
-
-
-class Spoilt(Scheme):
-    """BM25 whose hits are spoilt in one way."""
-
-    version: ClassVar[int] = 1
-    how: str
-
-    def _parts(self) -> tuple[Part[Any], ...]:
-        return BM25().parts()
-
-    def _open(self, workspace: Index) -> Retriever:
-        return SpoiltRetriever(BM25().open(workspace), SPOILT[self.how][0])
-
-
-@dataclass(frozen=True)
-class SpoiltRetriever:
-    base: Retriever
-    spoil: Callable[[tuple[Hit, ...]], tuple[Hit, ...]]
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        return [replace(retrieval, hits=self.spoil(retrieval.hits)) for retrieval in self.base.retrieve(queries, k)]
-
-
-def last(**changed: Any) -> Callable[[tuple[Hit, ...]], tuple[Hit, ...]]:
-    return lambda hits: (*hits[:-1], replace(hits[-1], **changed))
-
-
-SPOILT: dict[str, tuple[Callable[[tuple[Hit, ...]], tuple[Hit, ...]], str]] = {
-    "NaN": (last(score=math.nan), "has the score nan, which is not finite"),
-    "infinite": (lambda hits: (replace(hits[0], score=math.inf), *hits[1:]), "has the score inf"),
-    "minus infinity": (last(score=-math.inf), "has the score -inf"),
-    "twice": (lambda hits: (hits[0], *hits[:-1]), "occurs twice"),
-    "turned": (lambda hits: hits[::-1], "hits must be sorted best first"),
-    "unknown": (last(doc_ids=("nobody",)), "names the document 'nobody', which is not in the corpus"),
-    "none": (last(doc_ids=()), "has no doc_ids"),
-    "many": (
-        lambda hits: (*hits, *(replace(hits[-1], id=f"{n}") for n in range(100))),
-        r"it returned 10\d hits for k = ",
-    ),
-}
-
-
-def test_answers_that_break_the_contract_get_no_score(tmp_path: Path) -> None:
-    for how, (_, message) in SPOILT.items():
-        begins = rf"^spoilt breaks the contract of a retriever: .*{message}.* \(the question q"
-        with pytest.raises(ContractError, match=begins):
-            compared(tmp_path / "w", [{"name": "spoilt", "label": "spoilt", "params": {"how": how}}])
-
-
-@pytest.fixture(autouse=True)
-def _spoilt_is_installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    real = registry.entry_points
-    point = EntryPoint("spoilt", f"{__name__}:Spoilt", "ragindex.schemes")
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: [*real(group=group), *([point] if group == point.group else [])]
-    )
-    registry._table.cache_clear()
-    yield
-    registry._table.cache_clear()

@@ -144,9 +144,6 @@ def test_two_lengths_are_refused_and_head_is_answered(server: RunningServer) -> 
         assert client.head("/search").status_code == 405
 
 
-# ---------------------------------------------------------------- connections
-
-
 @pytest.mark.parametrize("begin", [b"", b"GET /health HTTP/1.1\r\nX-Long: ", head("/documents", 30_000_000)])
 def test_clients_that_drip_are_dropped(server: RunningServer, begin: bytes) -> None:
     """Nothing at all, a header without end, and a body that is not wanted any more."""
@@ -200,9 +197,6 @@ def test_an_answer_that_nobody_reads_is_dropped() -> None:
     assert not thread.is_alive()
 
 
-# ---------------------------------------------------------------- readiness
-
-
 def test_readiness_is_searched_once_for_all_who_ask(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     searched, collection = list[Any](), server.service.collections["docs"]
 
@@ -235,9 +229,6 @@ def test_readiness_tells_reading_from_writing(folder: Path) -> None:
         shown = response.json()["collections"]["docs"]
         assert (response.status_code, shown["searches"], shown["writes"], shown["pending"]) == (200, True, False, None)
         assert "cannot be read" in shown["writing_reason"]
-
-
-# ---------------------------------------------------------------- keys
 
 
 def test_keys_are_read_again(folder: Path, key_file: Path, keyring: Keyring, tmp_path: Path) -> None:

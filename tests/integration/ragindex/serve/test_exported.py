@@ -10,7 +10,7 @@ from served import DOCUMENTS, RunningServer, build_index, serving
 
 import ragindex
 from ragindex.corpus.judgements import read_judgements
-from ragindex.errors import DamagedError, UsageError, WorkspaceError
+from ragindex.errors import UsageError, WorkspaceError
 from ragindex.serve.config import parse_collections
 from ragindex.serve.keys import load_keyring
 
@@ -92,39 +92,15 @@ def test_they_answer_as_exported_while_their_index_goes_on(tmp_path: Path) -> No
         raise AssertionError("the server has started")
 
 
-def test_a_changed_file_is_not_served(desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGINDEX_CACHE", str(tmp_path / "cache"))  # where the file as it was is not unpacked yet
-    content = (desk / "packed.ragindex").read_bytes()
-    place = content.rindex(b"lighthouse")
-    (tmp_path / "packed.ragindex").write_bytes(content[:place] + b"watchhouse" + content[place + 10 :])
-    with pytest.raises(DamagedError, match="is not as it was exported"), serving(f"{tmp_path}/packed.ragindex"):
-        raise AssertionError("the server has started")
-
-
-def test_read_only_writes_nothing_beside_the_index(desk: Path) -> None:
-    def files() -> dict[str, int]:
-        paths = [path for name in ("index", "folder") for path in (desk / name).rglob("*") if path.is_file()]
-        return {str(path): path.stat().st_mtime_ns for path in paths if path.parent.name != "readers"}  # leases
-
-    before = files()
-    with serving(f"{desk}/folder", read_only=True) as server, server.client() as client:
-        assert client.post("/search", json={"query": QUESTION}).json()["hits"][0]["doc_ids"] == ["lindau"]
-    assert files() == before
-
-
-@pytest.mark.parametrize(
-    ("name", "folder"), [("folder", "folder/judgements"), ("packed", "packed.ragindex.judgements")]
-)
-def test_judgements_of_what_they_find_are_kept(
-    desk: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str
-) -> None:
+def test_judgements_of_what_they_find_are_kept(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGINDEX_JUDGE_KEY", JUDGE)
     places = (f"{desk}/folder", f"{desk}/packed.ragindex")
     with serving(*places, keys=load_keyring(None, ["folder", "packed"])) as server, server.client(JUDGE) as client:
-        given = {"query": QUESTION, "collection": name, "document": "lindau", "grade": 2}
-        assert client.post("/page/judgements", json=given, headers={"Origin": server.url}).status_code == 201
-    (judged,) = read_judgements(desk / folder).values()
-    assert (judged.text, judged.grades) == (QUESTION, {"lindau": 2})
+        for name, folder in (("folder", "folder/judgements"), ("packed", "packed.ragindex.judgements")):
+            given = {"query": QUESTION, "collection": name, "document": "lindau", "grade": 2}
+            assert client.post("/page/judgements", json=given, headers={"Origin": server.url}).status_code == 201
+            (judged,) = read_judgements(desk / folder).values()
+            assert (judged.text, judged.grades) == (QUESTION, {"lindau": 2})
 
 
 def test_methods_are_those_of_the_export(desk: Path) -> None:

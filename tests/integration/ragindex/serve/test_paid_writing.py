@@ -221,6 +221,5 @@ def test_killed_process_has_reported_what_it_paid(folder: Path, till: Till) -> N
         assert till.money <= 13 * in_flight + 1e-9
         assert count(server, "dollars", "writer") >= 12 * in_flight - 1e-9
         budget = server.service.settings.keys.keys[0].budget
-        assert budget is not None
         assert budget.spent == pytest.approx(count(server, "dollars", "writer"))
         assert budget.left == pytest.approx(9.0 - budget.spent)  # the killed process reserves nothing any more
