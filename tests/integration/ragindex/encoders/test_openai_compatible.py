@@ -3,13 +3,12 @@
 import logging
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import openai_server
 import pytest
-from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status, usage
+from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, status, usage
 
 from ragindex.accounting import ledger
 from ragindex.encoders import openai_compatible
@@ -143,15 +142,6 @@ def test_known_prefixes_are_named_once_and_never_applied(
     assert [advised in record.getMessage() for record in caplog.records] == [True] * bool(advised)
 
 
-@pytest.mark.parametrize("given", [{"query_prefix": ""}, {"document_prefix": "passage: "}])
-def test_a_prefix_that_is_given_needs_no_advice(
-    server: OpenAIServer, given: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
-    openai_compatible._advised.clear()
-    _opened(model="nomic-embed-text", **given).encode_documents(["one"])
-    assert caplog.records == []
-
-
 # ---------------------------------------------------------------- what is booked
 
 
@@ -186,19 +176,6 @@ def test_what_the_service_does_not_count_is_estimated(server: OpenAIServer) -> N
     with ledger.record_calls() as tally:
         _opened(price=2.0).encode_documents(["four letters and more"])
     assert [(entry.input_tokens, entry.estimated) for entry in tally.entries] == [(6, True)]
-
-
-def test_what_is_encoded_in_threads_is_booked_where_it_was_asked(server: OpenAIServer) -> None:
-    encoder = _opened()
-    batches = [[f"{'word ' * n}{n}"] for n in range(1, 9)]
-
-    def counted(batch: list[str]) -> int:
-        with ledger.record_calls() as tally:
-            encoder.encode_documents(batch)
-        return tally.spent.input_tokens
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(counted, batches)) == [n + 1 for n in range(1, 9)]
 
 
 def test_a_budget_stops_before_the_request_that_would_pass_it(server: OpenAIServer) -> None:
@@ -258,21 +235,6 @@ def test_settings_that_cannot_be(server: OpenAIServer, monkeypatch: pytest.Monke
 def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     server.faults.append(fault)
     np.testing.assert_allclose(_opened(retries=1).encode_queries(["one"]), _expected(["one"]), atol=1e-7)
-    assert len(server.requests) == 2
-
-
-def test_waits_as_long_as_told(server: OpenAIServer) -> None:
-    server.faults.append(status(429, retry_after="6"))
-    encoder, waits = _opened_with_waits(retries=1)
-    encoder.encode_queries(["one"])
-    assert waits == [pytest.approx(6, abs=0.5)]  # with jitter
-
-
-def test_slow_answers_are_asked_for_again(server: OpenAIServer) -> None:
-    server.faults.extend([slow(0.6)] * 2)
-    encoder = _opened(timeout=0.2, retries=1, dimensions=NATIVE)
-    with pytest.raises(ServiceError, match="no answer after 2 tries: .*timed out"):
-        encoder.encode_queries(["one"])
     assert len(server.requests) == 2
 
 
@@ -383,12 +345,6 @@ def test_a_service_that_is_down_gets_few_requests(
     assert len(server.requests) == requests
 
 
-def test_no_server(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EMBEDDING_BASE_URL", "http://127.0.0.1:1/v1")
-    with pytest.raises(ServiceError, match=r"openai:small at http://127\.0\.0\.1:1/v1 failed: no answer after 1 tries"):
-        _opened(retries=0).encode_queries(["one"])
-
-
 def test_an_unknown_path_stops_at_once_and_the_address_is_suggested(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,14 +354,6 @@ def test_an_unknown_path_stops_at_once_and_the_address_is_suggested(
     with pytest.raises(ServiceError, match=words) as caught:
         _opened().encode_queries(["one"])
     assert (len(server.requests), isinstance(caught.value, RequestError)) == (1, False)
-
-
-def test_a_dead_proxy_is_named(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    with pytest.raises(ServiceError, match=r"Check HTTP_PROXY, the proxy of this address, or exempt its host"):
-        _opened(retries=0).encode_queries(["one"])
 
 
 def test_azures_version_is_sent_with_each_request(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from ragindex.accounting import ledger
 from ragindex.errors import UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.llm import answer_question, tokens
+from ragindex.llm import tokens
 from ragindex.llm.answer_question import (
     ANSWER,
     AnswerContext,
@@ -72,11 +72,6 @@ def test_the_last_passage_is_cut_after_a_sentence() -> None:
     assert build_context(HITS, (), 23).passages == build_context(HITS[:1], (), 23).passages  # a sentence does not fit
 
 
-def test_the_first_passage_is_cut_after_a_word() -> None:
-    (only,) = build_context(HITS[1:], (), 10).passages
-    assert only.text == "The lighthouse of Lindau"
-
-
 def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
     first, second = (
         "One two three. Four five six.",
@@ -88,13 +83,6 @@ def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
     seen = [build_context([hit("a", first), hit("b", second)], (), budget) for budget in range(12, context.tokens + 1)]
     assert {passage.passages[1].text if len(passage.passages) > 1 else "" for passage in seen} == ends
     assert all(passage.passages[0].text == first for passage in seen)
-
-
-def test_notes_are_paid_for_with_passages() -> None:
-    note = "one two three four five six"
-    assert build_context(HITS, (note,), 18).notes == (note,)
-    assert [passage.number for passage in build_context(HITS, (note,), 18).passages] == [1]
-    assert build_context(HITS, (note,), 5) == AnswerContext((), ("one two three four",), 5, True)
 
 
 def test_titles_are_bounded_and_texts_without_spaces_are_cut() -> None:
@@ -182,14 +170,6 @@ def test_without_passages_the_instruction_alone_is_left() -> None:
     assert "Velka" not in system.content
 
 
-def test_each_style_says_how_long_an_answer_is() -> None:
-    given = answer_inputs("?", build_context(HITS))
-    message = {name: render_messages(task, given)[0].content for name, task in answer_question.READER_TASKS.items()}
-    limits = {name: "at most six words" in text for name, text in message.items()}
-    assert limits == {"short": False, "six-words": True, "fewest-words": False}
-    assert all("each step that leads to it" in text and "A note may be a guess" in text for text in message.values())
-
-
 def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:
     system = render_messages(ANSWER, answer_inputs("?", build_context(HITS)))[0].content
     shown = next(line for line in system.splitlines() if line.startswith("{"))
@@ -248,11 +228,6 @@ def test_what_a_model_says(server: OpenAIServer) -> None:
     }
 
 
-def test_a_guess_is_told_apart(server: OpenAIServer) -> None:
-    answer, _ = answer_with(server, {"answer": "Kurt", "passages": [], "found": False})
-    assert answer == CitedAnswer("Kurt", False, {}, 46)
-
-
 def test_passages_that_are_not_there_are_dropped_and_counted(server: OpenAIServer) -> None:
     answer, tally = answer_with(server, {"answer": "Ada", "passages": [0, 3, 9], "found": True}, tokens=1000)
     assert answer.passages == {3: "notes"}
@@ -271,8 +246,3 @@ def test_answers_that_are_nearly_right(
     server: OpenAIServer, reply: str | Mapping[str, Any], answer: CitedAnswer
 ) -> None:
     assert answer_with(server, reply)[0] == answer
-
-
-def test_nothing_is_found_in_nothing() -> None:
-    output = AnswerOutput(answer="Paris", passages=[1], found=True)
-    assert answer_question.resolve_citations(output, AnswerContext()) == CitedAnswer("Paris", False, {}, 0)

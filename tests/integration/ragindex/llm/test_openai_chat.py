@@ -4,13 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import openai_server
 import pytest
 from made_language import ECHO, PROMPT, Echo, opened, texts
-from openai_server import KEY, OpenAIServer, chat, cut, drop, says, slow, status, usage
-from pydantic import BaseModel, Field
+from openai_server import KEY, OpenAIServer, chat, cut, drop, says, status, usage
+from pydantic import BaseModel
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
@@ -19,7 +19,6 @@ from ragindex.index.notes import describe_drafts
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
-from ragindex.llm.output import schema_text
 from ragindex.llm.tasks import Failure, Task, retrying_failed
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
@@ -64,12 +63,6 @@ def test_what_is_sent(server: OpenAIServer) -> None:
         "response_format": {"type": "json_schema", "json_schema": {"name": "echo", "schema": schema, "strict": True}},
     }
     assert tally.stages == {"echo": Counter(strict=1)}
-
-
-def test_repeats_have_seeds_of_their_own(server: OpenAIServer) -> None:
-    language = opened(server, max_tokens=60)
-    assert [language.run(ECHO, TEXT, repeat=repeat) for repeat in (0, 1)] == [Echo(text="one two")] * 2
-    assert [(body["seed"], body["max_tokens"]) for body in bodies(server)] == [(0, 60), (1, 60)]
 
 
 def test_id_names_what_answers_depend_on(server: OpenAIServer) -> None:
@@ -119,24 +112,6 @@ def test_a_password_in_the_address(server: OpenAIServer, monkeypatch: pytest.Mon
         language.run(ECHO, TEXT)
     assert server.requests[0].headers["authorization"] == "Basic bWU6cGFzcyB3b3Jk"
     assert "pass" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        "openai(model=small, extra={chat_template_kwargs: {enable_thinking: false}, stop: [END]})",
-        'openai(model=small, extra={"chat_template_kwargs": {"enable_thinking": false}, "stop": ["END"]})',
-    ],
-)
-def test_extra_parameters_are_written_as_a_mapping(
-    server: OpenAIServer, written: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    plugin = registry.llm(written)
-    assert registry.llm(registry.label(plugin)) == plugin
-    plugin.open(LLMSettings()).run(ECHO, TEXT)
-    (body,) = bodies(server)
-    assert (body["chat_template_kwargs"], body["stop"]) == ({"enable_thinking": False}, ["END"])
 
 
 @pytest.mark.parametrize(
@@ -277,12 +252,6 @@ def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     assert tally.stages == {"echo": Counter({"retried": 2, "strict": 1})}
 
 
-def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
-    server.faults.append(slow(2.0))
-    assert run(server, timeout=1.0)[0] == Echo(text="one two")
-    assert len(server.requests) == 2
-
-
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -400,14 +369,6 @@ def test_bad_inputs_end_no_run(server: OpenAIServer, tmp_path: Path) -> None:
     assert len(server.requests) == request_count + 4
 
 
-def test_no_server(server: OpenAIServer) -> None:
-    with pytest.raises(
-        ServiceError, match=r"small at http://127\.0\.0\.1:1/v1 cannot be reached \(attempts: 1\); "
-    ) as caught:
-        opened(server, base_url="http://127.0.0.1:1/v1", retries=0).run(ECHO, TEXT)
-    assert not isinstance(caught.value, LLMError)
-
-
 # ---------------------------------------------------------------- answers that cannot be used
 
 
@@ -506,19 +467,6 @@ def test_an_answer_that_fills_its_room_is_cut_whatever_the_server_says(server: O
 # ---------------------------------------------------------------- models that reason
 
 
-def test_a_reasoning_model(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
-    server.refuses = {"max_tokens", "temperature"}
-    given = {"reasoning_effort": "low", "reasoning_tokens": 500}
-    assert run(server, **given)[0] == Echo(text="one two")
-    assert len(server.requests) == 3
-    last = bodies(server)[-1]
-    assert (last["max_completion_tokens"], last["reasoning_effort"]) == (600, "low")
-    assert not {"max_tokens", "temperature"} & last.keys()
-    run(server, **given)
-    assert len(server.requests) == 4
-    assert len(caplog.records) == 1
-
-
 @pytest.mark.parametrize(
     ("thoughts", "limit"),
     [
@@ -592,19 +540,6 @@ def test_lengths_of_lists_are_sent_and_left_out_where_they_are_refused(server: O
     assert first["strict"] is second["strict"] is True
 
 
-def test_a_tuple_has_its_length_and_a_list_has_none() -> None:
-    class Pairs(BaseModel):
-        pairs: list[tuple[str, int]]
-        few: Annotated[list[str], Field(max_length=5)]
-
-    properties = json.loads(schema_text(Pairs))["properties"]
-    assert properties["pairs"]["items"] == {
-        **{"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
-        **{"minItems": 2, "maxItems": 2},
-    }
-    assert properties["few"] == {"type": "array", "items": {"type": "string"}}
-
-
 def test_a_server_that_ignores_schemas_is_told_them(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     def has_schema(body: Mapping[str, Any]) -> bool:
         return "fits this JSON schema" in body["messages"][-1]["content"]
@@ -670,20 +605,6 @@ def test_replies_of_servers_of_ones_own(
     assert entry.estimated == (counted[0] == 21)
 
 
-def test_lm_studio_refuses_json_mode_and_takes_schemas(server: OpenAIServer) -> None:
-    words = "'response_format.type' must be 'json_schema' or 'text'"
-    refusal = openai_server.Answer(400, {"error": words})
-
-    def choose(received: openai_server.Received, earlier: int) -> openai_server.Fault | None:
-        kind = received.body.get("response_format", {}).get("type")
-        return (lambda _: refusal) if kind == "json_object" else None
-
-    server.choose = choose
-    assert run(server)[0] == Echo(text="one two")
-    with pytest.raises(LLMError, match="rejects the input, status 400: .*must be 'json_schema' or 'text'"):
-        run(server, structure="json")
-
-
 # ---------------------------------------------------------------- what it cost
 
 
@@ -707,14 +628,6 @@ def test_missing_and_impossible_counts_are_estimated(server: OpenAIServer, count
     (entry,) = run(server)[1].entries
     assert entry.input_tokens == 8 + 2 + 2 * 4 + 3  # a quarter of 31 and 7 characters, and the frame of two messages
     assert (entry.output_tokens, entry.estimated) == (5, True)
-
-
-def test_a_model_without_a_price_has_no_money(server: OpenAIServer) -> None:
-    with ledger.record_calls() as tally:
-        opened(server, model="unheard-of").run(ECHO, TEXT)
-    assert tally.entries[0].money is None
-    assert tally.unpriced == {"unheard-of"}
-    assert tally.spent.money is None
 
 
 # ---------------------------------------------------------------- rules

@@ -111,24 +111,6 @@ def test_against_a_plain_count(triples: dict[str, tuple[str, str]], limit: int |
     ]
 
 
-def test_a_hub(tmp_path: Path) -> None:
-    n = 50_000
-    ids = [f"t{number:05d}" for number in range(n)]
-    table = pa.table(
-        {
-            "id": ids[::-1],
-            "subject_key": ["hub"] * n,
-            "object_key": [f"e{number % 7}" for number in range(n)],
-            "passage_id": ["p"] * n,
-        }
-    )
-    graph = sparse_graph.load_graph(tmp_path / sparse_graph.save_graph(sparse_graph.sparse_graph(table), tmp_path))
-    assert graph.neighbours(["t00001", "t49999"], 3) == [["t00000", "t00002", "t00003"], ["t00000", "t00001", "t00002"]]
-    assert graph.neighbours(["t00002"]) == [[id for id in ids if id != "t00002"]]
-    assert graph.entities.members.dtype == graph.sides.dtype == "int32"
-    assert not graph.entities.members.flags.writeable
-
-
 # ---------------------------------------------------------------- over several syncs
 
 
@@ -158,26 +140,6 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -
     assert left.isdisjoint(names)
     assert answers(writer)[1] == ["A#t0000", "A#t0002", "C#t0001"]
     assert opened.neighbours(["A#t0000"]) == before[:1]  # the mapped files outlive their names
-
-
-def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
-    workspace = build(tmp_path, A, B)
-    first = answers(workspace)
-    folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
-    folders_before, reader = list(folders.iterdir()), Index.open(tmp_path / "w", create=True)
-    for documents in ([C], [B]):
-        workspace.remove(
-            [
-                document.id
-                for document in (A, B, C)
-                if document.id in workspace.documents.sources() and document is not A
-            ]
-        )
-        workspace.add(documents)
-        workspace.build()
-    assert answers(workspace) == first
-    assert list(folders.iterdir()) == folders_before
-    reader.close()
 
 
 def test_files_that_are_lost(tmp_path: Path) -> None:

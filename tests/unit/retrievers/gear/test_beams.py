@@ -192,12 +192,6 @@ def test_dead_ends() -> None:
     assert alone.paths() == [[4], [3]]  # nothing extends: the last beams that there were
 
 
-def test_one_triple_a_chain() -> None:
-    beams = search_beams(hand(), np.array([3, 0, 4, 0]), replace(COMPOSED, beam_length=1), never)
-    assert beams.paths() == [[4], [0]]
-    assert beams.scores == pytest.approx([1.0, 0.5], abs=1e-9)
-
-
 def test_refined_encodes_the_survivors_alone() -> None:
     space = listed([Triple("a", "is", "b"), *(Triple("b", "has", f"c{n}") for n in range(30))])
     seen: list[str] = []

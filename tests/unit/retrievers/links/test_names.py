@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex_retrievers.links import names
-from ragindex_retrievers.links.names import Occurrence, Window
+from ragindex_retrievers.links.names import Window
 
 
 @pytest.mark.parametrize(
@@ -48,30 +48,6 @@ def test_windows_without_a_start_are_left_out() -> None:
     assert names.find_windows("", ["b.md"]) == [Window(("/b.md",), "1")]
 
 
-def test_occurrences_and_prefixes() -> None:
-    windows = names.find_windows("Ada Lund of Oslo")
-    assert names.find_occurrences(windows) == {
-        "ada lund": [Occurrence(0, 0, 2)],
-        "ada lund of": [Occurrence(0, 0, 3)],
-        "ada lund of oslo": [Occurrence(0, 0, 4)],
-        "lund": [Occurrence(0, 1, 2)],
-        "lund of": [Occurrence(0, 1, 3)],
-        "lund of oslo": [Occurrence(0, 1, 4)],
-        "oslo": [Occurrence(0, 3, 4)],
-    }
-    assert names.list_prefixes(windows) == ["ada lund", "ada lund of", "lund", "lund of", "lund of oslo", "oslo"]
-    assert names.find_prefix("university of new york") == "university of new"
-    assert names.find_prefix("oslo") == "oslo"
-
-
-def test_longer_runs_around_a_name() -> None:
-    windows = names.find_windows("He left New York City. New York")
-    first, second = names.find_longer("new york", windows)
-    assert first == ["new york city", "new york city new", "new york city new york"]
-    assert second == ["new york city new york", "york city new york", "city new york"]
-    assert names.find_longer("york city hall", windows) == []
-
-
 @given(st.text(max_size=300))
 def test_windows_are_read_as_they_were_written(text: str) -> None:
     windows = [Window(list(window.words), window.starts) for window in names.find_windows(text, ["a b/c.md"])]
@@ -88,18 +64,6 @@ def test_longer_runs_are_those_of_the_occurrences(text: str) -> None:
         around = [sorted(other for other, outer in everywhere if outer.contains(place)) for place in places]
         long = [[words for words in each if names.is_key(words.split(" "))] for each in names.find_longer(run, windows)]
         assert sorted(map(sorted, long)) == sorted(around)
-
-
-def test_keys_that_a_question_may_hold() -> None:
-    assert names.list_question_keys("Who led red harbour?") == [
-        "who led",
-        "who led red",
-        "who led red harbour",
-        "led red",
-        "led red harbour",
-        "red harbour",
-        "harbour",
-    ]
 
 
 @pytest.mark.parametrize(

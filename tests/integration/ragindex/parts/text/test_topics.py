@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from made_language import answering
-from made_trees import Compass, around, at, failed, nodes, notes, opened, task_of
+from made_trees import around, failed, nodes, notes, opened, task_of
 from openai_server import OpenAIServer, Received, chat
 
 from ragindex.corpus import Corpus
@@ -46,10 +46,6 @@ def by_rule(title: str, text: str, language: str = "english") -> str:
 )
 def test_the_rule(title: str, text: str, topic: str) -> None:
     assert by_rule(title, text) == topic
-
-
-def test_the_rule_in_another_language() -> None:
-    assert by_rule("Fähre", "Die Fähre wartet, die Fähren fahren.", "german") == "Fähre wartet"
 
 
 def test_a_record_a_passage_by_rules(tmp_path: Path) -> None:
@@ -165,19 +161,3 @@ def test_coverage_by_topics_beside_a_tree(server: OpenAIServer, tmp_path: Path) 
         4, 6, (Grouping(name, 2, 9.0, 72 / 153, 2, {}),), {"tree": 20}
     )
     assert measure_coverage(workspace, {"topics": SCHEME}, gold) is None
-
-
-def test_topics_of_nothing_have_no_clusters(tmp_path: Path) -> None:
-    tree = registry.scheme("raptor")
-    with Index.open(tmp_path, chunking=None, encoder=Compass(), create=True) as workspace:
-        workspace.add([at("a", 1, 0, 0)])
-        workspace.build(SCHEME, tree)
-        workspace.remove(["a"])
-        workspace.build()
-        groupings = tuple(
-            Grouping(name, 0, 0.0, 0.0, 0, {other: 0})
-            for name, other in (("summary_tree, level 1", "topics"), ("topics", "summary_tree, level 1"))
-        )
-        assert measure_coverage(workspace, {"tree": tree, "topics": SCHEME}, []) == Coverage(
-            0, 0, groupings, {"tree": 0}
-        )

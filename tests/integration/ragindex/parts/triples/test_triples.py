@@ -95,9 +95,3 @@ def test_metadata_that_changes_alone_reaches_the_triples(tmp_path: Path) -> None
     workspace.remove(["A"])
     workspace.build()
     assert rows(workspace, Triples()) == []
-
-
-def test_the_registry_makes_it_again() -> None:
-    part = Triples(entity_key="casefold")
-    assert registry.part(registry.describe(part)) == part
-    assert registry.label(part) == "triples(entity_key=casefold)"
