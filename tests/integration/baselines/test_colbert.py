@@ -151,9 +151,6 @@ def test_vectors_of_another_part() -> None:
     assert registry.scheme(follows).parts() == registry.scheme(named).parts()
 
 
-# ---------------------------------------------------------------- a model of its own
-
-
 class Scripted:
     """In the place of sentence-transformers' MultiVectorEncoder: a vector for each word."""
 

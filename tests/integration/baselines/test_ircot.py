@@ -28,16 +28,12 @@ from pydantic import ValidationError
 from ragindex.accounting import ledger
 from ragindex.errors import LLMError
 from ragindex.filters import meta
-from ragindex.index.parts import tasks_of
-from ragindex.llm.answer_question import ANSWER, NumberedPassage
+from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.output import read_json
 from ragindex.llm.tasks import render_messages
-from ragindex.plugins import registry
 from ragindex.types import Document, Hit, Query
 from ragindex_baselines.agents import Merge, merge_rankings
-from ragindex_baselines.bm25 import BM25
-from ragindex_baselines.ircot import THOUGHT, IRCoT, Thought, think_by_rule
-from ragindex_baselines.self_ask import FOLLOW_UPS
+from ragindex_baselines.ircot import THOUGHT, Thought, think_by_rule
 
 THIRD = "Port Callan lies on the River Sarn."
 ANSWERED = "So the answer is: Port Callan."
@@ -194,22 +190,11 @@ def test_the_answer_stands_behind_the_last_fact(server: OpenAIServer, tmp_path: 
     assert (retrieval.notes, len(server.requests)) == ((SECOND,), 1)
 
 
-def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path) -> None:
-    thinks(server, "Her birthplace has to be found.", "So the answer is: unknown.")
-    with opened(tmp_path, server) as workspace:
-        retrieval = ask(workspace, "ircot")
-    assert steps(retrieval)[-1] == (2, "end", "The thought gives up.")
-    assert (retrieval.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
-
-
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
     given: Any = {"question": "", "passages": [], "thoughts": []}
     message = [message.content for message in render_messages(THOUGHT, given) if message.role == "assistant"]
     assert [read_json(text, Thought)[1] for text in message] == ["strict", "strict"]
     assert ["So the answer is" in text for text in message] == [False, True]
-
-
-# ---------------------------------------------------------------- the rounds as one ranking
 
 
 def ranking(*scored: tuple[str, float]) -> tuple[Hit, ...]:
@@ -291,17 +276,6 @@ def test_offline_without_a_fact_it_ends(tmp_path: Path) -> None:
         retrieval = ask(workspace, "ircot", "When does rain fall here?")
     assert (ids(retrieval), retrieval.notes) == (["plain"], ())
     assert steps(retrieval)[-1] == (1, "end", "The thought repeats an earlier one, or the question.")
-
-
-# ---------------------------------------------------------------- over any scheme
-
-
-def test_what_it_asks_and_needs_is_also_what_its_base_does() -> None:
-    nested = registry.scheme("ircot(base=ircot(base=self-ask(base=bm25, answers=true)), iterations=2)")
-    assert tasks_of(nested) == (THOUGHT, FOLLOW_UPS, ANSWER)
-    assert nested.parts() == BM25().parts()
-    assert IRCoT().tasks() == (THOUGHT,)
-    assert registry.label(nested) == "ircot(base=ircot(base=self-ask(base=bm25, answers=true)), iterations=2)"  # type: ignore[arg-type]
 
 
 def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:

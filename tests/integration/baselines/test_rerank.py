@@ -352,9 +352,6 @@ def test_an_endpoint_has_an_address_that_counts(monkeypatch: pytest.MonkeyPatch,
         registry.scheme('rerank(reranker=endpoint(model=x, base_url="https://me:secret@one.example/v1"))')
 
 
-# ---------------------------------------------------------------- a cross-encoder
-
-
 class Scripted:
     """In the place of sentence-transformers' CrossEncoder: more slate, a higher score."""
 

@@ -22,13 +22,11 @@ from made_dialogues import (
 from made_language import answering
 from openai_server import OpenAIServer
 
-from ragindex.errors import LLMError
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.llm.tasks import render_messages
-from ragindex.plugins import registry
 from ragindex.types import Document
-from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, drop_repeats, split_by_rule
+from ragindex_baselines.self_ask import FollowUp, drop_repeats, split_by_rule
 
 WHO = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
 WHERE = {"question": "Where was Ilse Harrow born?", "answer": "Port Callan"}
@@ -41,9 +39,6 @@ SAID = {"answer": "Port Callan", "passages": [2], "found": True}
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     with answering(monkeypatch) as running:
         yield running
-
-
-# ---------------------------------------------------------------- dialogues
 
 
 def test_one_call_and_the_candidates_of_the_base(server: OpenAIServer, tmp_path: Path) -> None:
@@ -143,24 +138,11 @@ def test_a_question_without_parts(server: OpenAIServer, tmp_path: Path) -> None:
     assert (retrieval.notes, retrieval.trace[-1].note) == ((), "There is no follow-up question.")
 
 
-# ---------------------------------------------------------------- what is no follow-up
-
-
-def test_a_failed_answer_fails_the_question(server: OpenAIServer, tmp_path: Path) -> None:
-    script(server, {"follow_ups": [WHO]}, "no", "no")
-    with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="answer: small gave no usable"):
-        ask(workspace, "self-ask(base=bm25, answers=true)")
-    assert len(server.requests) == 3
-
-
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:
     asks = [FollowUp(question=text, answer=answer) for text, answer in [("A?", "1"), ("  ", "2")]]
     more = [FollowUp(question=text, answer="") for text in ("B?", "a? ", "C?", "D?")]
     assert [repeat.text for repeat in drop_repeats([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
     assert [repeat.answer for repeat in drop_repeats([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
-
-
-# ---------------------------------------------------------------- the rules
 
 
 def follow_ups(question: str, most: int = 4, documents: Sequence[Document] = DOCUMENTS) -> list[tuple[str, str]]:
@@ -201,13 +183,3 @@ def test_offline_searches_find_what_the_base_does_not(tmp_path: Path) -> None:
         "Ilse Harrow was born in what? Port Callan",
         "The answer is: Ilse Harrow.",
     )
-
-
-# ---------------------------------------------------------------- over any scheme
-
-
-def test_what_it_asks_and_needs() -> None:
-    assert SelfAsk().tasks() == (FOLLOW_UPS,)
-    assert SelfAsk(answers=True).tasks() == (FOLLOW_UPS, ANSWER)
-    assert SelfAsk().parts() == registry.scheme("dense").parts()
-    assert registry.label(SelfAsk()) == "self-ask"

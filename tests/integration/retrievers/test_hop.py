@@ -141,9 +141,6 @@ def test_a_passage_behind_the_bridge_is_found_and_explained(tmp_path: Path) -> N
     assert second.startswith(f"{answer.hits[1].id}: rank 1 by words, ")
 
 
-# ---------------------------------------------------------------- second questions by a model
-
-
 def test_a_model_writes_the_second_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     prompts: list[str] = []

@@ -91,9 +91,6 @@ def test_entities_outside_the_largest_component_have_no_report(workspace: Index)
     )
 
 
-# ---------------------------------------------------------------- what the reader is handed
-
-
 def test_notes_are_bounded_and_can_be_left_out(workspace: Index) -> None:
     assert ask(workspace, GraphRAG(note_tokens=0, relation_tokens=0), "Ann").notes == ()
     (report,) = ask(workspace, GraphRAG(entities=1, note_tokens=5, relation_tokens=0), "Ann").notes
@@ -101,9 +98,6 @@ def test_notes_are_bounded_and_can_be_left_out(workspace: Index) -> None:
     (relations,) = ask(workspace, GraphRAG(note_tokens=0, relation_tokens=9), "Ann").notes
     assert len(relations) <= 36
     assert ask(workspace, GraphRAG(note_tokens=0, relations=0), "Ann").notes == ()
-
-
-# ---------------------------------------------------------------- steps
 
 
 def entity(key: str, passages: Sequence[str] = (), neighbours: tuple[str, ...] = ()) -> Nearby:

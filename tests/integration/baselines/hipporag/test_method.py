@@ -103,9 +103,6 @@ def test_the_best_first() -> None:
     assert weighted_graph.most(np.array([0, 0.3, 0.1, 0.2]), 9).tolist() == [1, 2, 3]
 
 
-# ---------------------------------------------------------------- the walk, against igraph
-
-
 def by_igraph(graph: WeightedGraph, reset: np.ndarray, damping: float) -> np.ndarray:
     import igraph  # it imports Matplotlib: only where it is used
 
@@ -154,9 +151,6 @@ def test_a_walk_stays_near_its_seeds() -> None:
     assert values.sum() == pytest.approx(1, abs=1e-4)
 
 
-# ---------------------------------------------------------------- whole questions, over a world
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder, size = tmp_path_factory.mktemp("world"), SIZE
@@ -199,17 +193,6 @@ def test_facts_are_ranked_as_igraph_ranks_them(world: Index) -> None:
         ratio = scores.sum() / exact[ranking].sum()
         assert scores == pytest.approx(ratio * exact[ranking], rel=1e-3)
         assert sorted(exact[ranking]) == pytest.approx(sorted(exact)[-15:], rel=1e-3)
-
-
-@pytest.mark.parametrize(("local", "complete"), [(FACTS, POWER), (ENTITIES, ENTITIES_BY_POWER)])
-def test_both_walks_give_the_same_answers(local: HippoRAG, complete: HippoRAG, world: Index) -> None:
-    queries = make_queries()
-    fast, slow = (scheme.open(world).retrieve(queries, 15) for scheme in (local, complete))
-    for retrieval, other in zip(fast, slow, strict=True):
-        assert {hit.id: hit.score for hit in retrieval.hits} == pytest.approx(
-            {hit.id: hit.score for hit in other.hits}, abs=1e-4
-        )
-        assert len(retrieval.hits) == 15
 
 
 # ---------------------------------------------------------------- spread vectors
@@ -398,9 +381,6 @@ def test_what_the_rules_find_named() -> None:
     text = 'In which of the 12 towns did Ada Miller of Lindau write "The Long Way" on 3 May 1871?'
     assert name_entities_by_rule({"question": text}).entities == ["Ada Miller of Lindau", "The Long Way", "3 May 1871"]
     assert name_entities_by_rule({"question": "what do gannets dive for?"}).entities == []
-
-
-# ---------------------------------------------------------------- the scheme
 
 
 def test_a_model_is_asked_for_entities_alone() -> None:

@@ -114,9 +114,6 @@ def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     assert 29 <= sum(weights) - joined <= 2 * 58 + 1e-3
 
 
-# ---------------------------------------------------------------- a little at a time
-
-
 @settings(max_examples=examples(100))
 @given(st.lists(st.lists(st.sampled_from(["", "a", "b", "ab", "é", "z\0"]), max_size=6), max_size=8), st.integers(1, 5))
 def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
@@ -133,9 +130,6 @@ def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
     places = {"ab": 0, "": 1}
     among = coder.among(pa.array(list(places), pa.large_string()))
     assert among.tolist() == [places.get(text, -1) for text in chain(*columns)]
-
-
-# ---------------------------------------------------------------- over several syncs
 
 
 def same(graph: WeightedGraph, other: WeightedGraph) -> bool:

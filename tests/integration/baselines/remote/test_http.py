@@ -308,9 +308,6 @@ def test_a_key_that_is_not_set(index: Index, monkeypatch: pytest.MonkeyPatch) ->
         ask(index, "http://127.0.0.1:1/search")
 
 
-# ---------------------------------------------------------------- comparisons
-
-
 def test_ragindex_serve_answers_both_protocols(tmp_path: Path, index: Index) -> None:
     served = build_index(tmp_path / "served", ("bm25", "hybrid"))
     own = index.retriever(registry.scheme("bm25")).retrieve([QUESTION], 3)

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,10 @@ from openai_server import OpenAIServer
 from examples import examples
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
-from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import tokens
 from ragindex.llm.answer_question import (
     ANSWER,
-    AnswerContext,
     AnswerOutput,
     CitedAnswer,
     NumberedPassage,
@@ -126,32 +123,6 @@ def test_packing(texts: list[str], notes: list[str], budget: int) -> None:
     _is_packed([hit(str(number), text, text[:5]) for number, text in enumerate(texts)], notes, budget, "")
 
 
-class _Characters:
-    """A vocabulary whose tokens are pairs of letters, so that one is often cut."""
-
-    def encode(self, text: str, disallowed_special: tuple[()] = ()) -> list[str]:
-        return [text[at : at + 2] for at in range(0, len(text), 2)]
-
-
-@settings(max_examples=examples(30))
-@given(st.lists(TEXTS, max_size=4), st.integers(1, 120))
-def test_packing_by_a_vocabulary(texts: list[str], budget: int) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tokens, "load_tokenizer", lambda model: _Characters() if model == "known" else None)
-        hits = [hit(str(number), text) for number, text in enumerate(texts)]
-        assert build_context(hits, (), budget, "known").estimated is False
-        _is_packed(hits, [], budget, "known")
-
-
-def test_whose_tokens_count(tmp_path: Path) -> None:
-    model = OpenAICompatibleChat(model="small", base_url="http://127.0.0.1:1")
-    assert Index.open(tmp_path / "a", llm=model, create=True).tokens_counted_by == "small"
-    assert Index.open(tmp_path / "b", create=True).tokens_counted_by == ""
-
-
-# ---------------------------------------------------------------- the prompt
-
-
 def test_the_prompt_holds_passages_notes_and_question() -> None:
     _, user = render_messages(ANSWER, answer_inputs("When was it built?", build_context(HITS[:2], ("It is tall.",))))
     assert user.content == (
@@ -162,22 +133,11 @@ def test_the_prompt_holds_passages_notes_and_question() -> None:
     )
 
 
-def test_without_passages_the_instruction_alone_is_left() -> None:
-    system, user = render_messages(ANSWER, answer_inputs("When was it built?", AnswerContext()))
-    assert user.content == "Question: When was it built?"
-    assert "in as few words as say all of it" in system.content
-    assert "passages that a search found" not in system.content
-    assert "Velka" not in system.content
-
-
 def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:
     system = render_messages(ANSWER, answer_inputs("?", build_context(HITS)))[0].content
     shown = next(line for line in system.splitlines() if line.startswith("{"))
     assert AnswerOutput.model_validate_json(shown) == AnswerOutput(answer="Port Callan", passages=[1, 3], found=True)
     assert "[1] Velka Bridge\n" in system
-
-
-# ---------------------------------------------------------------- answers by rule
 
 
 @pytest.mark.parametrize(

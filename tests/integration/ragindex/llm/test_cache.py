@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import sqlite3
 import time
 from collections import Counter
@@ -12,12 +11,12 @@ from typing import Any
 
 import pytest
 from made_language import ANSWER, ECHO, ORIGIN, PRICES, Echo, key, opened, texts
-from openai_server import KEY, OpenAIServer, chat, slow
+from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.accounting import ledger
 from ragindex.errors import DataError, StoreError
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.llm import key_locks, openai_chat
+from ragindex.llm import openai_chat
 from ragindex.llm.cache import (
     SQLiteCache,
     disk_size,
@@ -91,17 +90,6 @@ def test_task_schema_messages_address_and_repeat_are_part_of_the_key(server: Ope
             opened(another, path).run(ECHO, TEXT)
         assert (len(server.requests), len(another.requests)) == (len(tasks) + 2, 1)
     assert [(row.task, row.responses) for row in summarize(SQLiteCache(path))] == [("echo", 6), ("other", 1)]
-
-
-def test_equal_calls_at_once_are_asked_once(server: OpenAIServer, tmp_path: Path) -> None:
-    server.choose = lambda received, earlier: slow(0.1)
-    first, second = (opened(server, tmp_path / "calls.sqlite") for _ in range(2))  # as two processes have it
-    with ledger.record_calls() as tally:
-        answers = first.map(ECHO, [TEXT] * 16)
-    assert answers == [Echo(text="one two")] * 16
-    assert (len(server.requests), tally.calls, tally.replayed) == (1, 16, 15)
-    assert second.run(ECHO, TEXT) == answers[0]
-    assert len(server.requests) == 1
 
 
 def test_prices_of_the_time_are_kept_and_missing_ones_filled_in(server: OpenAIServer, tmp_path: Path) -> None:
@@ -198,24 +186,6 @@ def test_what_cannot_be_written_or_read(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="has format 9; this version of ragindex reads format 2"):
         SQLiteCache(tmp_path / "newer").get(key(1))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_claims_are_held_by_one_process(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    with key_locks.hold_key(tmp_path / "file", key(1)):
-        child = os.fork()
-        if child == 0:
-            for number in (2, 1):
-                with key_locks.hold_key(tmp_path / "file", key(number)):
-                    os.write(writing, str(number).encode())
-            os._exit(0)
-        assert os.read(reading, 1) == b"2"  # another key is free
-        assert select.select([reading], [], [], 0.2)[0] == []
-    assert os.read(reading, 1) == b"1"
-    assert os.waitpid(child, 0)[1] == 0
-    os.close(reading)
-    os.close(writing)
 
 
 def test_forgetting(tmp_path: Path) -> None:

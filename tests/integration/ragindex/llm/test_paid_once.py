@@ -54,9 +54,6 @@ class Meeting:
         return wait
 
 
-# ---------------------------------------------------------------- two caches in one process
-
-
 @pytest.mark.parametrize(("kind", "how"), [*(("chat", how) for how in PATHS), ("rerank", "link"), ("embed", "link")])
 def test_two_caches_of_one_file_pay_once(kind: str, how: str, server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "w" / "kept.sqlite"
@@ -97,9 +94,6 @@ def test_failures_that_are_asked_again_are_paid_once_more_by_all(server: OpenAIS
         jobs = [pool.submit(retry, llm) for llm in (first, second)]
     assert [job.result() for job in jobs] == [[Echo(text="one")] * 4] * 2
     assert len(server.requests) == 3  # the question, its correction, and the question again
-
-
-# ---------------------------------------------------------------- a cache that is forgotten
 
 
 def kept_out(path: Path, number: int) -> bool:
@@ -233,9 +227,6 @@ def test_killed_process_frees_its_claim(tmp_path: Path) -> None:
     os.close(writing)
 
 
-# ---------------------------------------------------------------- forks
-
-
 def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path: Path) -> None:
     """The block in which the parent has forked ends in the child too."""
     path = tmp_path / "calls.sqlite"
@@ -246,9 +237,6 @@ def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path:
             os._exit(0)
     assert ended(child) == 0
     assert key_locks._descriptors == set()
-
-
-# ---------------------------------------------------------------- a database has one name
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,7 +5,6 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 from random import Random
 from threading import Barrier, BrokenBarrierError, Event
 
@@ -16,12 +15,10 @@ from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
 from openai_server import KEY, Answer, Fault, OpenAIServer, Received, status
 
 from ragindex._util.http import RequestProblem, RequestProblemError, retry_after, retry_delay
-from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import rate_limits
 from ragindex.llm.budget import Budget
-from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
 
 
@@ -274,9 +271,6 @@ def test_what_passes(problem: RequestProblem, passes: bool) -> None:
     assert problem.passes is passes
 
 
-# ---------------------------------------------------------------- the budget
-
-
 def test_money_is_set_aside_for_calls_in_flight() -> None:
     budget = Budget(1.0)
     with budget.reserved(0.6) as first:
@@ -304,28 +298,3 @@ def test_money_is_set_aside_for_calls_in_flight() -> None:
     assert budget.spent == pytest.approx(0.4)
     with pytest.raises(UsageError, match="must be more than 0"):
         Budget(0.0)
-
-
-def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServer, tmp_path: Path) -> None:
-    cache = SQLiteCache(tmp_path / "calls.sqlite")
-    inputs = texts(40)  # each costs 0.010 + 0.015, and could cost 0.3 more than its input
-    budget = Budget(1.0)
-    with pytest.raises(BudgetError, match="Run the same command with a larger --budget to resume"):
-        opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=budget, clock=QUICK)).map(ECHO, inputs)
-    paid = len(server.requests)
-    each = 10e-3 + 4 * 3e-3
-    assert budget.spent == pytest.approx(each * paid)
-    assert 0 < paid < 40
-    assert budget.spent + 0.3 < 1.0 < budget.spent + 0.3 + 0.12  # the next might have gone over
-    with ledger.record_calls() as tally:
-        language = opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=Budget(2.0), clock=QUICK))
-        assert language.map(ECHO, inputs) == [Echo(**each) for each in inputs]
-    assert (tally.replayed, len(server.requests)) == (paid, 40)
-    assert tally.first.money == pytest.approx(40 * each)
-
-
-def test_a_budget_needs_a_price(server: OpenAIServer) -> None:
-    with pytest.raises(
-        UsageError, match=r"price of local/model-7b, .*'  local/model-7b: \{input: PRICE, output: PRICE\}'"
-    ):
-        opened(server, model="local/model-7b", setting=LLMSettings(prices=PRICES, budget=Budget(1.0)))

@@ -97,9 +97,6 @@ def check(
     assert (tally.spent.input_tokens, tally.spent.output_tokens) == cost(calls, *range(len(calls)))
 
 
-# ---------------------------------------------------------------- answered
-
-
 BRIDGE = {
     "read": [triples(DESIGNED, BORN), triples(DESIGNED, BORN), triples(LIES), triples(LIES, DESIGNED)],
     "reason": [no("The river of Port Callan is not known."), YES],
@@ -134,8 +131,6 @@ def test_a_bridge_over_two_rounds(workspace: Index, server: OpenAIServer) -> Non
         (2, tuple(BRIDGE_RANKING)),
     ]
 
-
-# ---------------------------------------------------------------- by hand
 
 # Everything here is worked out from the paper with a pencil. Each question, and each triple that is asked of an index,
 # is a direction of its own; what is written down for a text are its cosines with these, all others being 0. Base and
@@ -479,9 +474,6 @@ def test_triples_are_looked_through_until_there_are_passages_enough(tmp_path: Pa
         assert linker.passages(asks, 2) == [["many", "other"], ["rye"], []]
         assert linker.passages(asks, 1) == [["many"], ["rye"], []]
         assert linker.linked([pillar, pillar], asks[0], Trace(), 1) == ["many#t0000"]
-
-
-# ---------------------------------------------------------------- one round alone
 
 
 def test_sync_reads_once(workspace: Index, server: OpenAIServer) -> None:

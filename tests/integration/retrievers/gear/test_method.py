@@ -61,9 +61,6 @@ def ask(workspace: Index, written: str | ExpandingScheme, k: int = 10, where: ob
     return built_retriever(workspace, written).retrieve(queries, k)
 
 
-# ---------------------------------------------------------------- spaces
-
-
 def test_memory_and_store_show_the_same(workspace: Index) -> None:
     graph, collection = workspace.open_part(TripleGraph()), workspace.open_part(Vectors(of=Triples()))
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
@@ -97,8 +94,6 @@ def test_a_graph_that_does_not_fit_gives_the_same_answers(workspace: Index, scor
     ]
 
 
-# ---------------------------------------------------------------- by hand
-
 A = spelt("a", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam")
 B = spelt("b", "Alps|hold|Mont Blanc")
 C = spelt("c", "Oslo|lies in|Norway")
@@ -131,9 +126,6 @@ def test_expansion_reaches_what_the_base_does_not(tmp_path: Path) -> None:
     workspace.remove(["d"])
     workspace.build(scheme)
     assert [hit.id for hit in scheme.open(workspace).retrieve(query, 5)[0].hits] == ["a", "b"]
-
-
-# ---------------------------------------------------------------- parameters
 
 
 def test_links_search_the_triples_whatever_they_were_over() -> None:
@@ -188,9 +180,6 @@ def test_defaults_are_the_papers() -> None:
     assert (naive.beam_width, naive.beam_length, naive.neighbours_per_beam) == (10, 2, 100)
     assert (registry.label(naive.base), naive.gamma, naive.diversity) == ("hybrid", None, True)
     assert (Gear().base_k, Gear().iterations, Gear().passage_link_k) == (10, 4, 10)
-
-
-# ---------------------------------------------------------------- bad input
 
 
 def test_passages_without_triples(tmp_path: Path) -> None:

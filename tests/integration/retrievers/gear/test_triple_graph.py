@@ -11,7 +11,7 @@ from made_extractions import imported, notes, openie, spelt
 
 from examples import examples
 from ragindex._util.durable_files import RepairWarning
-from ragindex.errors import DamagedError, StaleWarning, StoreError
+from ragindex.errors import DamagedError, StaleWarning
 from ragindex.index.index import Index
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.sparse_graph import SparseGraph
@@ -83,8 +83,6 @@ def test_entities_in_folded_case(memory_gib: int, workspace: Index) -> None:
     assert graph.of_entities([part.over.key("MONT  blanc"), "Rhine"]) == [["B#t0000"], []]
 
 
-# ---------------------------------------------------------------- against a plain count
-
 NAMES = st.sampled_from(["a", "b", "B", "é", "z", "ｚ", "\U0001f35e", "\uffff", "a b"])
 
 
@@ -109,9 +107,6 @@ def test_against_a_plain_count(triples: dict[str, tuple[str, str]], limit: int |
         *(sorted(id for id in ids if id[:1] == passage)[:limit] for passage in passages),
         [],
     ]
-
-
-# ---------------------------------------------------------------- over several syncs
 
 
 def answers(workspace: Index, part: TripleGraph = IN_FILES) -> list[list[str]]:
@@ -157,10 +152,3 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     with pytest.warns(RepairWarning, match="hashes.json cannot be read .*: rebuilt"):
         workspace.build()
     assert answers(workspace)[0] == ["A#t0001", "A#t0002", "B#t0000"]
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    table = pa.table({"id": ["1"], "subject_key": ["a"], "object_key": ["b"], "passage_id": ["p"]})
-    with pytest.raises(StoreError, match="could not be written to .*file"):
-        sparse_graph.save_graph(sparse_graph.sparse_graph(table), tmp_path / "file")

@@ -94,9 +94,6 @@ def failures(workspace: Index) -> Mapping[str, str]:
     return next(part.failed for part in workspace.manifest.parts.values() if part.name == "judged_same_as")
 
 
-# ---------------------------------------------------------------- a model's verdicts
-
-
 SHOWN = {
     ORANGE: "Name: Orange\n- Orange sells Livebox\n- Livebox costs Orange\n\n"
     "Name: Orange S.A.\n- Orange S.A. operates Livebox\n- Orange S.A. has seat in Issy",
@@ -178,9 +175,6 @@ def test_texts_of_documents_cannot_be_long_or_look_like_a_prompt(server: OpenAIS
         "- Heart " + "x" * 294,
         "- Heart saw 0 Paris",
     ]
-
-
-# ---------------------------------------------------------------- by rules, and before anything is spent
 
 
 def test_by_rules_they_are_those_of_same_as(tmp_path: Path) -> None:

@@ -54,17 +54,11 @@ def steps(retrieval: Retrieval, index: str) -> list[Step]:
     return [step for step in retrieval.trace if step.index == index]
 
 
-# ---------------------------------------------------------------- what it finds
-
-
 def test_stopping_after_one_iteration_is_told(workspace: Index) -> None:
     stops = steps(ask(workspace, FEW), IF_STOPPED)
     assert [step.iteration for step in stops] == [1, 2]
     once = ask(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)")
     assert stops[0].ids == tuple(hit.id for hit in once.hits)
-
-
-# ---------------------------------------------------------------- whom it asks
 
 
 class Silent(LLMPlugin):
@@ -126,9 +120,6 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     assert batches == [(clause,)]
 
 
-# ---------------------------------------------------------------- what it explains
-
-
 def test_the_way_is_explained(workspace: Index) -> None:
     question = "Where was the woman who married the publisher of The North Star born?"
     retrieval = ask(workspace, "griever(base_k=2)", question)
@@ -148,9 +139,6 @@ def test_the_way_is_explained(workspace: Index) -> None:
     ]
 
 
-# ---------------------------------------------------------------- parameters
-
-
 @pytest.mark.parametrize(
     ("written", "message"),
     [
@@ -167,9 +155,6 @@ def test_the_way_is_explained(workspace: Index) -> None:
 def test_what_is_allowed(written: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         registry.scheme(written)
-
-
-# ---------------------------------------------------------------- small corpora
 
 
 def test_a_corpus_without_triples(tmp_path: Path) -> None:

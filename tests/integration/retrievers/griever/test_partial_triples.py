@@ -111,9 +111,6 @@ def test_spellings_of_one_entity(tmp_path: Path) -> None:
     assert records["lies in FRANCE"]["passage_ids"] == ["1", "2"]
 
 
-# ---------------------------------------------------------------- searched
-
-
 @pytest.mark.parametrize("method", METHODS, ids=registry.label)
 def test_flat_schemes_find_partials(method: Scheme, workspace: Index) -> None:
     retriever = workspace.open_method(method)
@@ -122,9 +119,6 @@ def test_flat_schemes_find_partials(method: Scheme, workspace: Index) -> None:
     assert (hit.id, hit.kind, hit.title) == (partial_id("Alps", "rises in", True), "partial_triple", "")
     assert (hit.passage_ids, hit.doc_ids) == (("A", "B", "C"), ("A", "B", "C"))
     assert hit.metadata == {"A": {"id": "A"}, "B": {"id": "B"}}
-
-
-# ---------------------------------------------------------------- parameters
 
 
 def test_seconds_of_earlier_finishes_are_kept(tmp_path: Path) -> None:

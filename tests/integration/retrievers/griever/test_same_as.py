@@ -18,8 +18,6 @@ from ragindex_retrievers.griever.parts.aliases import alike, likeness
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
 from ragindex_retrievers.griever.parts.same_as import SameAs, pair_id
 
-# ---------------------------------------------------------------- predicates
-
 
 @pytest.mark.parametrize(
     "predicate",

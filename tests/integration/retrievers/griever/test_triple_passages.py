@@ -66,9 +66,6 @@ def test_every_field_by_hand(workspace: Index) -> None:
     assert json.loads(second["triples"]) == [["Mont  Blanc", "lies in", "Alps"], ["rhine", "rises in", "Alps"]]
 
 
-# ---------------------------------------------------------------- searched like passages
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_flat_schemes_answer_as_over_passages(method: str, workspace: Index) -> None:
     plain, ours = (workspace.open_method(registry.scheme(f"{method}{over}")) for over in ("", "(over=triple_passages)"))

@@ -14,7 +14,7 @@ import ragindex
 from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces import OpenIndex
-from ragindex.types import Document, MetadataValue, Query, Retrieval, Section, Triple
+from ragindex.types import Chunking, Document, MetadataValue, Query, Retrieval, Section, Triple
 from ragindex_retrievers.links import method as method_module
 from ragindex_retrievers.links.lookups import Link, LinkLookups
 from ragindex_retrievers.links.method import Links
@@ -203,6 +203,28 @@ def test_titles_are_names_if_half_of_the_documents_begin_with_a_word_of_theirs(w
 def named_by(workspace: Index, documents: Sequence[Document], **settings: int) -> set[tuple[str, str]]:
     links = links_of(workspace, documents, "m", **settings)
     return {(link.passage, link.name) for link in links if not link.backward}
+
+
+def test_mentions_are_counted_by_document(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0), create=True)
+    letter = "Tellin is far from everywhere. " * 3  # three passages
+    documents = [Document("a", "Letter", letter), Document("b", "Diary", "We saw Tellin."), TOWN]
+    links = links_of(workspace, documents, "b#0", max_mentions=2)
+    assert links == {Link("b#0", "town#0", ("town",), log(5 / 2) / log(5), "tellin")}
+    assert links_of(workspace, [], "b#0", max_mentions=1) == set()
+
+
+@pytest.mark.parametrize(("passages", "linked"), [(4, 4), (5, 0)])
+def test_a_name_in_more_than_four_passages_per_document_links_nothing(
+    tmp_path: Path, passages: int, linked: int
+) -> None:
+    """Its documents are not counted then: the passages that are read may be all of one."""
+    workspace = Index.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0), create=True)
+    letter = Document("a", "Letter", "Tellin is far from everywhere. " * passages)
+    towards = links_of(workspace, [letter, TOWN], *(f"a#{n}" for n in range(passages)), max_mentions=1)
+    assert {link.passage for link in towards} == ({"town#0"} if linked else set())
+    back = links_of(workspace, [], "town#0", max_mentions=1)
+    assert {(link.passage, link.backward) for link in back} == {(f"a#{n}", True) for n in range(linked)}
 
 
 def test_any_metadata_under_hyperlinks(workspace: Index) -> None:

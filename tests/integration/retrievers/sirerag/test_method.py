@@ -150,9 +150,6 @@ def test_only_the_best_leaves_are_looked_at(workspace: Index) -> None:
     assert list_scores(ask(workspace, scheme, "@0.2,1,0", 2)) == [("2", 0.9806), ("1", 0.8321)]  # never fewer than k
 
 
-# ---------------------------------------------------------------- bases, readers
-
-
 @pytest.mark.parametrize("base", BASES)
 def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Index) -> None:
     scheme, plain = registry.scheme(f"sirerag(base={base})"), registry.scheme(f"{base}(over=tree_pool)")
@@ -161,9 +158,6 @@ def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Index) -> 
     assert [[(hit.id, hit.score) for hit in our.hits] for our in ours] == [
         [(hit.id, hit.score) for hit in their.hits] for their in theirs
     ]
-
-
-# ---------------------------------------------------------------- parameters
 
 
 def test_what_can_stand_where() -> None:

@@ -23,8 +23,6 @@ from ragindex_retrievers.griever.matching import (
     split_question,
 )
 
-# ---------------------------------------------------------------- clauses
-
 PAPER = "When did Napolean occupy the city where the mother of the woman who brought Louis XV style to the court died?"
 
 
@@ -40,15 +38,28 @@ def test_the_papers_example() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("question", "clauses"),
+    [
+        ("Who wrote Emma?", []),
+        ("who that wrote", ["that wrote"]),
+        ("The film THAT Ann made", ["THAT Ann made"]),
+        ("What is that?", []),  # a rest of one word is no clause
+        ("Whoever thatched which", []),
+        ("", []),
+        ("Wer hat das Buch geschrieben, das Ann las?", []),
+    ],
+)
+def test_where_questions_are_split(question: str, clauses: list[str]) -> None:
+    assert split_question(question, CONNECTORS, with_question=True, most=8) == [question, *clauses]
+
+
 def test_forty_clauses_are_bounded() -> None:
     question = "Find one " + "who knows one " * 40
     clauses = split_question(question, CONNECTORS, with_question=True, most=8)
     assert len(clauses) == 8
     assert clauses[:2] == [question, question[question.index("who") :].strip()]
     assert len(split_question(question, CONNECTORS, with_question=True, most=100)) == 41
-
-
-# ---------------------------------------------------------------- n-grams
 
 
 def test_an_ngram_is_the_greatest_of_its_tokens() -> None:
@@ -87,9 +98,6 @@ def test_ngrams_as_texts() -> None:
     assert (second.spans, second.vectors[:, 0].tolist(), empty.spans) == (((0, 1),), [1], ())
 
 
-# ---------------------------------------------------------------- scores and paths
-
-
 def test_equation_1() -> None:
     assert partial_score(0.8, 0.4, 1) == pytest.approx(0.6)
     assert partial_score(0.8, 0.4, 10) == pytest.approx(0.6 / (1 + math.log(10)))
@@ -100,9 +108,6 @@ def _scored(passage: str, subject: str, predicate: str, object: str, score: floa
     stated = StatedTriple(passage, 0, Triple(subject, predicate, object), subject, object, ("", ""))
     nothing = NameMatch(0.0, None)
     return ScoredTriple(stated, score, False, match.get("entity", nothing), match.get("relation", nothing))
-
-
-# ---------------------------------------------------------------- rewriting
 
 
 def _scored_triple(
@@ -126,6 +131,16 @@ def test_a_relation_around_the_mention_keeps_what_was_put_there() -> None:
     question = "Where was the author of Emma born?"
     triple = _scored_triple(question, "Emma", 0.9, "author of Emma born", 0.8, "Jane Austen")
     assert rewrite(question, [triple], 0.7, 1) == "Where was the Jane Austen?"
+
+
+def test_mentions_that_overlap_are_rewritten_once() -> None:
+    question = "Did Ann meet Bob in Rome?"
+    best = _scored_triple(question, "Bob", 0.9, "meet", 0.1, "Robert")
+    around = _scored_triple(question, "Bob in", 0.95, "meet", 0.1, "Nobody")
+    other = _scored_triple(question, "Ann", 0.8, "meet", 0.1, "Anna")
+    assert rewrite(question, [best, around, other], 0.7, 3) == "Did Anna meet Robert in Rome?"
+    assert rewrite(question, [best, around, other], 0.7, 1) == "Did Ann meet Robert in Rome?"
+    assert rewrite(question, [], 0.7, 1) == question
 
 
 def test_an_alias_in_place_of_itself_says_nothing() -> None:

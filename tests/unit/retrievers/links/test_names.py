@@ -1,10 +1,14 @@
-"""Names of passages, places where names may stand, and hyperlinks: by hand, and for any text."""
+"""Names of passages, places where they may stand, hyperlinks, and the gains of linked passages."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex_retrievers.links import names
+from ragindex_retrievers.links.method import CandidateScores, Links
 from ragindex_retrievers.links.names import Window
 
 
@@ -82,3 +86,25 @@ def test_longer_runs_are_those_of_the_occurrences(text: str) -> None:
 def test_targets_of_hyperlinks(address: str, target: list[str]) -> None:
     assert names.find_targets(f"See [it]({address}).", "docs/a.md") == target
     assert names.find_targets("See it.", "docs/a.md", [("it", address), ("not here", "z.md")]) == target
+
+
+@pytest.mark.parametrize(("k", "depends"), [(9, False), (10, False), (11, True)])
+def test_first_hits_depend_on_k_above_depth(k: int, depends: bool) -> None:
+    assert Links(depth=10).depends_on_k(k) is depends
+
+
+@pytest.mark.parametrize(
+    ("gains", "taken", "raised"),
+    [
+        ([0.25, 0.5, 0.125], [1, 2], [0.5, 0.125]),
+        ([0.5, 0.5, 0.75], [2, 0], [0.5, 0.75]),  # of equal gains the first is taken
+        ([0.25, 0.0, 0.0], [0], [0.25, 0.0]),  # a gain of 0 raises nothing
+    ],
+)
+def test_each_passage_has_its_largest_gain(
+    gains: Sequence[float], taken: Sequence[int], raised: Sequence[float]
+) -> None:
+    scores = CandidateScores(0.5)
+    scores.add(["a", "b"], np.array([0.0, 1.0]), np.ones((2, 1)))
+    assert scores.raise_gains(np.array([0, 0, 1]), np.array(gains)).tolist() == taken
+    assert scores.gain.tolist() == raised

@@ -53,9 +53,6 @@ def test_the_rules_by_hand(tmp_path: Path) -> None:
     assert notes(workspace, "propositions") == ["Propositions were made by rules, not by a language model."]
 
 
-# ---------------------------------------------------------------- a model
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     monkeypatch.setattr(openai_chat, "_memories", {})

@@ -46,9 +46,6 @@ def texts(workspace: Index, part: Any) -> dict[tuple[str, ...], str]:
     return {tuple(row["entities"]): row["text"] for row in nodes(workspace, part).values()}
 
 
-# ---------------------------------------------------------------- by hand
-
-
 def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, TOWNS)
     dropped, with_singles = Aggregates(singles="drop"), Aggregates(singles="keep")
@@ -121,8 +118,6 @@ def test_an_entity_found_in_every_passage(server: OpenAIServer, tmp_path: Path) 
     workspace.build(SummaryTree(over=bounded, stop_at=2, dimensions=2))
     assert len(nodes(workspace, SummaryTree(over=bounded, stop_at=2, dimensions=2))) == 7  # they have no direction
 
-
-# ---------------------------------------------------------------- two trees, one pool
 
 PLACED = [at("p1", 1, 0, 0), at("p2", 1, 0.1, 0), at("p3", 0, 0, 1), at("p4", 0, 0.1, 1)]
 SAID = [

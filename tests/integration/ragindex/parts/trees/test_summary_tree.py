@@ -188,9 +188,6 @@ def test_a_summary_that_is_longer_than_asked_for_is_cut(server: OpenAIServer, tm
     assert len(row["text"].split()) == 501
 
 
-# ---------------------------------------------------------------- failures
-
-
 def test_failed_summary_is_counted_and_retried_on_request(server: OpenAIServer, tmp_path: Path) -> None:
     def choose(received: Received, earlier: int) -> Any:
         return chat(content='{"summary": " "}') if "c1 @" in json.dumps(received.body) else None
@@ -258,9 +255,6 @@ def test_an_estimate_counts_every_level() -> None:
     assert estimated.calls >= 2
     assert estimated.input_tokens > 100 * estimated.calls
     assert estimate(corpus, [Dense(over=SummaryTree(levels=1))], plugin, setting) == []
-
-
-# ---------------------------------------------------------------- parameters
 
 
 def test_what_can_stand_where() -> None:

@@ -367,13 +367,6 @@ def test_files_that_are_gone(workspace: Index) -> None:
         workspace.open_part(PART)
 
 
-def test_record_without_vectors_between_others(tmp_path: Path) -> None:
-    workspace = Index.open(tmp_path / "index", chunking=None, create=True)
-    workspace.add([*documents(0, 1), Document("d00", "", "?!"), *documents(2)])
-    workspace.build(PART)
-    assert min(opened(workspace).places.counts.tolist()) == 0
-
-
 @pytest.mark.parametrize(
     "numbers",
     [{"counts": 10**15}, {"counts": -1}, {"starts": -1}, {"starts": 2**62}, {"averages": 10**15}],
