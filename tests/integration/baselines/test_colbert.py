@@ -101,15 +101,6 @@ def test_candidates_are_found_by_average_token_vectors(workspace: Index) -> None
         assert [hit.id for hit in retrieval.hits] == first(scores, 2)
 
 
-def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Index) -> None:
-    wide = registry.scheme("colbert(all_below=0, candidate_factor=26)")
-    queries = [Query("q", question) for question in testing.QUESTIONS]
-    everything = registry.scheme(ALL).open(workspace).retrieve(queries, 26)
-    among = wide.open(workspace).retrieve(queries, 26)
-    for retrieval, other in zip(everything, among, strict=True):
-        assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in other.hits]
-
-
 @pytest.mark.parametrize(("all_below", "kind"), [(27, LateInteraction), (26, OverCandidates)])
 def test_how_many_are_few(workspace: Index, all_below: int, kind: type) -> None:
     assert isinstance(ColBERT(all_below=all_below, candidates="bm25").open(workspace), kind)
@@ -138,21 +129,6 @@ def test_a_question_without_a_known_word_finds_nothing(workspace: Index, written
     assert something.hits == retriever.retrieve([Query("r", "glass")], 3)[0].hits
 
 
-@pytest.mark.parametrize("written", [ALL, "colbert(all_below=0)"])
-def test_filters_are_kept_beside_questions_without(workspace: Index, written: str) -> None:
-    retriever = registry.scheme(written).open(workspace)
-    question = testing.QUESTIONS[0]
-    queries = [
-        Query("a", question),
-        Query("b", question, meta("half", "second")),
-        Query("c", question, meta("half", "no")),
-    ]
-    free, retrievals, none = retriever.retrieve(queries, 26)
-    second = {document.id for document in testing.DOCUMENTS if document.metadata["half"] == "second"}
-    assert [(hit.id, hit.score) for hit in retrievals.hits] == [(h.id, h.score) for h in free.hits if h.id in second]
-    assert none.hits == ()
-
-
 def test_the_first_tokens_of_a_question_count(workspace: Index) -> None:
     """Stop words have no vectors here: the first three are curling, stones, cut."""
     (retrieval,) = ColBERT(query_tokens=3).open(workspace).retrieve([Query("q", testing.QUESTIONS[1])], 3)
@@ -173,13 +149,6 @@ def test_vectors_of_another_part() -> None:
         registry.scheme("colbert(vectors=token_vectors(of=triples))")
     follows, named = (f"colbert(over=triples, vectors=token_vectors{of})" for of in ("", "(of=triples)"))
     assert registry.scheme(follows).parts() == registry.scheme(named).parts()
-
-
-def test_the_law_over_candidates(tmp_path: Path) -> None:
-    testing.check_law(registry.scheme("colbert(all_below=0, candidate_factor=3)"), tmp_path, "lsa")
-
-
-# ---------------------------------------------------------------- a model of its own
 
 
 class Scripted:

@@ -26,18 +26,14 @@ from openai_server import OpenAIServer
 from pydantic import ValidationError
 
 from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LLMError, UsageError
+from ragindex.errors import LLMError
 from ragindex.filters import meta
-from ragindex.index.parts import tasks_of
-from ragindex.llm.answer_question import ANSWER, NumberedPassage
+from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.output import read_json
 from ragindex.llm.tasks import render_messages
-from ragindex.plugins import registry
 from ragindex.types import Document, Hit, Query
 from ragindex_baselines.agents import Merge, merge_rankings
-from ragindex_baselines.bm25 import BM25
-from ragindex_baselines.ircot import THOUGHT, IRCoT, Thought, think_by_rule
-from ragindex_baselines.self_ask import FOLLOW_UPS
+from ragindex_baselines.ircot import THOUGHT, Thought, think_by_rule
 
 THIRD = "Port Callan lies on the River Sarn."
 ANSWERED = "So the answer is: Port Callan."
@@ -81,29 +77,6 @@ def test_an_answer_at_once(server: OpenAIServer, tmp_path: Path) -> None:
         "[2] Ilse Harrow\nIlse Harrow was born in Port Callan.\n\n"
         f"Question: {QUESTION}\n\nNo thoughts so far."
     )
-
-
-def test_a_bridge_over_two_rounds(server: OpenAIServer, tmp_path: Path) -> None:
-    thinks(server, SECOND, "Now THE ANSWER IS plain: Port Callan")
-    with opened(tmp_path, server) as workspace:
-        base, retrieval = ask(workspace, "bm25", k=1), ask(workspace, "ircot(base_k=1)")
-    assert (ids(base), ids(retrieval)) == (["bridge"], ["ilse", "bridge"])
-    assert retrieval.notes == (SECOND,)
-    assert steps(retrieval) == [
-        (1, "text", QUESTION),
-        (1, "thought", SECOND),
-        (2, "text", SECOND),
-        (2, "thought", "Now THE ANSWER IS plain: Port Callan"),
-        (2, "end", "The thought holds the answer."),
-    ]
-    assert [step.ids for step in work(retrieval)] == [
-        (retrieval.hits[1].id,),
-        (retrieval.hits[1].id,),
-        (retrieval.hits[0].id,),
-        (retrieval.hits[0].id, retrieval.hits[1].id),
-        (retrieval.hits[0].id, retrieval.hits[1].id),
-    ]
-    assert len(server.requests) == 2
 
 
 def test_a_bridge_over_three_rounds(server: OpenAIServer, tmp_path: Path) -> None:
@@ -163,14 +136,6 @@ def test_a_round_has_the_ranking_of_a_run_that_ends_there(server: OpenAIServer, 
     assert rounds_of(runs[2]) == [(most, ids(run)) for most, run in enumerate(runs, start=1)]
 
 
-def test_rounds_over_hipporag_are_those_of_the_agent(tmp_path: Path) -> None:
-    with opened(tmp_path, None) as workspace:
-        base = ask(workspace, "hipporag", k=3)
-        retrieval = ask(workspace, "ircot(base=hipporag, base_k=3, iterations=4)")
-    assert ids(base) == ["bridge", "ilse", "town"]
-    assert rounds_of(retrieval) == [*((n, ids(base)) for n in (1, 2, 3)), (4, ["bridge", "ilse", "town", "sarn"])]
-
-
 def test_a_repeated_thought_ends_it(server: OpenAIServer, tmp_path: Path) -> None:
     thinks(server, FIRST, FIRST.upper().removesuffix("."))
     with opened(tmp_path, server) as workspace:
@@ -181,13 +146,6 @@ def test_a_repeated_thought_ends_it(server: OpenAIServer, tmp_path: Path) -> Non
         (2, "end", "The thought repeats an earlier one, or the question."),
     ]
     assert len(server.requests) == 2
-
-
-def test_one_round_is_the_base(server: OpenAIServer, tmp_path: Path) -> None:
-    with opened(tmp_path, server) as workspace:
-        base, retrieval = ask(workspace, "hybrid"), ask(workspace, "ircot(base=hybrid, iterations=1)")
-    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in base.hits]
-    assert (server.requests, retrieval.notes) == ([], ())
 
 
 def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> None:
@@ -232,56 +190,11 @@ def test_the_answer_stands_behind_the_last_fact(server: OpenAIServer, tmp_path: 
     assert (retrieval.notes, len(server.requests)) == ((SECOND,), 1)
 
 
-def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path) -> None:
-    thinks(server, "Her birthplace has to be found.", "So the answer is: unknown.")
-    with opened(tmp_path, server) as workspace:
-        retrieval = ask(workspace, "ircot")
-    assert steps(retrieval)[-1] == (2, "end", "The thought gives up.")
-    assert (retrieval.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
-
-
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
     given: Any = {"question": "", "passages": [], "thoughts": []}
     message = [message.content for message in render_messages(THOUGHT, given) if message.role == "assistant"]
     assert [read_json(text, Thought)[1] for text in message] == ["strict", "strict"]
     assert ["So the answer is" in text for text in message] == [False, True]
-
-
-def test_a_server_without_json(server: OpenAIServer, tmp_path: Path) -> None:
-    server.refuses = {"response_format"}
-    script(server, f"{SECOND} That is all.", ANSWERED)
-    with opened(tmp_path, server) as workspace:
-        retrieval = ask(workspace, "ircot")
-    assert retrieval.notes == (SECOND,)
-    assert steps(retrieval)[3:] == [(2, "thought", ANSWERED), (2, "end", "The thought holds the answer.")]
-
-
-# ---------------------------------------------------------------- money
-
-
-def test_a_budget_ends_it_and_nothing_is_paid_twice(server: OpenAIServer, tmp_path: Path) -> None:
-    turns = (FIRST, SECOND, "So the answer is: Port Callan.")
-    thinks(server, *turns)
-    with opened(tmp_path / "rich", server) as workspace:
-        expected = ask(workspace, "ircot")
-    paid = sum(count * 0.001 for count in read_tokens(server)[:1])
-    server.requests.clear()
-    thinks(server, *turns)
-    with opened(tmp_path / "poor", server, budget=1.3) as workspace, pytest.raises(BudgetError, match="is exhausted"):
-        ask(workspace, "ircot")
-    assert len(server.requests) == 1
-    with opened(tmp_path / "poor", server, budget=10.0) as workspace, ledger.record_calls() as tally:
-        retrieval = ask(workspace, "ircot")
-    assert len(server.requests) == 3
-    assert (tally.calls, tally.replayed) == (3, 1)
-    assert tally.first.money - tally.spent.money == pytest.approx(paid + 0.003 * (1 + len(FIRST.split())))
-    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in expected.hits]
-    assert retrieval.notes == expected.notes == turns[:2]
-    tokens = [[(step.input_tokens, step.output_tokens) for step in answer.trace] for answer in (retrieval, expected)]
-    assert tokens[0] == tokens[1]
-
-
-# ---------------------------------------------------------------- the rounds as one ranking
 
 
 def ranking(*scored: tuple[str, float]) -> tuple[Hit, ...]:
@@ -365,17 +278,6 @@ def test_offline_without_a_fact_it_ends(tmp_path: Path) -> None:
     assert steps(retrieval)[-1] == (1, "end", "The thought repeats an earlier one, or the question.")
 
 
-# ---------------------------------------------------------------- over any scheme
-
-
-def test_what_it_asks_and_needs_is_also_what_its_base_does() -> None:
-    nested = registry.scheme("ircot(base=ircot(base=self-ask(base=bm25, answers=true)), iterations=2)")
-    assert tasks_of(nested) == (THOUGHT, FOLLOW_UPS, ANSWER)
-    assert nested.parts() == BM25().parts()
-    assert IRCoT().tasks() == (THOUGHT,)
-    assert registry.label(nested) == "ircot(base=ircot(base=self-ask(base=bm25, answers=true)), iterations=2)"  # type: ignore[arg-type]
-
-
 def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:
     with opened(tmp_path, None) as workspace:
         retrieval = ask(workspace, "ircot(base=self-ask(base=bm25, candidates=1), iterations=2)")
@@ -389,16 +291,6 @@ def test_notes_and_steps_of_the_base_are_kept(tmp_path: Path) -> None:
         (2, "end"),
     ]
     assert [iteration for iteration, _ in rounds_of(retrieval)] == [1, 2]  # not those of its base
-
-
-def test_bad_parameters_are_named() -> None:
-    for written in ("ircot(iterations=0)", "ircot(base_k=0)", "ircot(shown=0)", "ircot(rrf_k=-1)"):
-        with pytest.raises(UsageError, match="greater than or equal to"):
-            registry.scheme(written)
-    with pytest.raises(UsageError, match="'merge' parameter of ircot must be 'score', 'rrf' or 'interleave'"):
-        registry.scheme("ircot(merge=sum)")
-    with pytest.raises(UsageError, match="No method is called 'bm52'. Did you mean bm25?"):
-        registry.scheme("ircot(base=bm52)")
 
 
 def test_long_passages_are_shown_as_far_as_there_is_room(server: OpenAIServer, tmp_path: Path) -> None:

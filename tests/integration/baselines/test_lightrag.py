@@ -6,18 +6,14 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_extractions import asking, openie, spelt
 from openai_server import KEY, OpenAIServer
 
-from ragindex.errors import LLMError
-from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
 from ragindex_baselines.dense import Dense
-from ragindex_baselines.lightrag import KEYWORDS, LightRAG, add_places
+from ragindex_baselines.lightrag import KEYWORDS, LightRAG
 
 DOCUMENTS = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),
@@ -103,26 +99,6 @@ def test_an_empty_list_is_replaced_by_the_question(index: Index, server: OpenAIS
     assert retrieval.hits[0].id == "6"
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_what_a_filter_keeps_out_is_neither_found_nor_noted(index: Index, server: OpenAIServer, mode: Any) -> None:
-    query = Query("q", "Did Cid meet anybody?", meta("id", "1", "2", "4", "5", "6"))
-    retrieval = search(index, server, LightRAG(mode=mode), {"details": ["Cid"], "themes": ["met"]}, query)
-    assert "3" not in {hit.id for hit in retrieval.hits}
-    assert "met" not in "".join(retrieval.notes)
-    assert not any(triple.predicate == "met" for step in retrieval.trace for triple in step.triples)
-
-
-def test_notes_can_be_left_out(index: Index, server: OpenAIServer) -> None:
-    scheme = LightRAG(note_tokens=0, relation_tokens=0)
-    assert search(index, server, scheme, {"details": ["Ann"], "themes": ["knows"]}, Query("q", "Ann?")).notes == ()
-
-
-def test_an_unusable_answer_is_an_error(index: Index, server: OpenAIServer) -> None:
-    server.write = lambda _: "I would rather not."
-    with pytest.raises(LLMError, match="keywords"):
-        LightRAG().open(index).retrieve([Query("q", "Who is Hal then?")], 3)
-
-
 def test_keywords_by_rule() -> None:
     assert KEYWORDS.rule is not None
     keywords = KEYWORDS.rule({"question": "How did the floods of the Oru change trade in Port Callan?"})
@@ -130,18 +106,6 @@ def test_keywords_by_rule() -> None:
         ["Oru", "Port Callan"],
         ["floods Oru change trade Port Callan"],
     )
-
-
-@given(st.lists(st.lists(st.lists(st.sampled_from("abcde"), unique=True, max_size=4), max_size=6), max_size=3))
-def test_scores_of_passages(rankings: list[list[list[str]]]) -> None:
-    exact: dict[str, Fraction] = {}
-    for ranking in rankings:
-        for place, ids in enumerate(ranking):
-            for id in ids:
-                exact[id] = exact.get(id, Fraction()) + Fraction(1, 1 + place)
-    scores = add_places(rankings)
-    assert list(scores) == sorted(exact, key=lambda id: (-exact[id], id))
-    assert scores == pytest.approx({id: float(score) for id, score in exact.items()})
 
 
 def test_parts_of_each_mode() -> None:

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import make_desk, ragindex
 from made_language import QUICK
 from openai_server import KEY, OpenAIServer, drop, says, status
 from rerank_server import change_body, reranking, results
 
 from ragindex.accounting import ledger
-from ragindex.errors import BudgetError, LLMError, ServiceError, UsageError
+from ragindex.errors import BudgetError, ServiceError, UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.budget import Budget
@@ -156,12 +155,6 @@ def test_a_language_model_lists_numbers(
     assert {f"{count} {what}" for what, count in counted.items() if what in step.note} == set(
         filter(None, note.split(", "))
     )
-
-
-def test_no_usable_answer_is_an_error(server: OpenAIServer, workspace: Index) -> None:
-    server.write = lambda body: "I would rather not."
-    with pytest.raises(LLMError, match="rerank: small gave no usable answer"):
-        ask(workspace, "rerank(base=bm25)")
 
 
 def test_a_passage_is_cut_after_a_word_and_the_question_stands_behind_the_list(
@@ -320,11 +313,6 @@ def test_what_does_not_pass_is_an_error(
     assert len(server.requests) == times
 
 
-def test_money_is_unknown_without_a_price(server: OpenAIServer, make_index: MakeIndex) -> None:
-    _, tally = ask(make_index(), ENDPOINT)
-    assert (tally.entries[0].money, tally.unpriced) == (None, {"ranker"})
-
-
 def test_the_list_of_prices_and_a_budget(server: OpenAIServer, make_index: MakeIndex) -> None:
     prices = Prices({"ranker": Price(input=1000.0, output=0.0)})  # a thousandth a token
     _, tally = ask(make_index("a", llm_settings=LLMSettings(prices=prices, budget=Budget(1.0))), ENDPOINT)
@@ -362,9 +350,6 @@ def test_an_endpoint_has_an_address_that_counts(monkeypatch: pytest.MonkeyPatch,
     assert registry.plugin_fingerprint(registry.scheme(ENDPOINT)) != registry.plugin_fingerprint(scheme)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="must not contain a user, password, key or token"):
         registry.scheme('rerank(reranker=endpoint(model=x, base_url="https://me:secret@one.example/v1"))')
-
-
-# ---------------------------------------------------------------- a cross-encoder
 
 
 class Scripted:
@@ -416,34 +401,3 @@ def test_a_cross_encoder_gives_one_number(answer: Any, message: str, scripted: S
     scripted.answer = answer
     with pytest.raises(UsageError, match=f"'made/up' must give one number a passage. {message}"):
         ask(make_index(), CROSS)
-
-
-# ---------------------------------------------------------------- a comparison
-
-
-def test_a_comparison_with_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_desk(tmp_path, monkeypatch)
-    rows = "Which hill is highest?,hill.md\nWhich river carries slate?,rivers/sarn.md\n"
-    (tmp_path / "questions.csv").write_text(f"question,documents\n{rows}")
-    asked_for = (
-        "compare",
-        "notes",
-        "--questions",
-        "questions.csv",
-        "--methods",
-        "bm25,dense",
-        "--k",
-        "1",
-        "--encoder",
-        "lsa:1",  # one dimension: cosines of 1, equal on every processor
-        "--json",
-        "-",
-    )
-    value = ragindex(*asked_for, "--with-rerank").json
-    assert value["asked"] == ["bm25", "bm25 + rerank", "dense", "dense + rerank"]
-    assert [method["label"] for method in value["methods"]] == ["bm25", "bm25 + rerank", "dense + rerank", "dense"]
-    assert value["methods"][1]["params"]["base"] == {"name": "bm25", "params": value["methods"][0]["params"]}
-    # in one dimension all documents are equally near, and hill.md comes first
-    assert [method["metrics"]["R@1"] for method in value["methods"]] == [1.0, 1.0, 1.0, 0.5]
-    done = ragindex(*asked_for, "--reranker", "nobody")
-    assert (done.code, "A reranker is one of cross-encoder" in done.err) == (2, True)

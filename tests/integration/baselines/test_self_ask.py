@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from answering import answer_from_retrieval
-from built_retriever import built_retriever
 from made_dialogues import (
     DOCUMENTS,
     LONGER,
@@ -23,14 +22,11 @@ from made_dialogues import (
 from made_language import answering
 from openai_server import OpenAIServer
 
-from ragindex.errors import LLMError, UsageError
-from ragindex.filters import meta
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.llm.tasks import render_messages
-from ragindex.plugins import registry
-from ragindex.types import Document, Query
-from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, drop_repeats, split_by_rule
+from ragindex.types import Document
+from ragindex_baselines.self_ask import FollowUp, drop_repeats, split_by_rule
 
 WHO = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
 WHERE = {"question": "Where was Ilse Harrow born?", "answer": "Port Callan"}
@@ -43,9 +39,6 @@ SAID = {"answer": "Port Callan", "passages": [2], "found": True}
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     with answering(monkeypatch) as running:
         yield running
-
-
-# ---------------------------------------------------------------- dialogues
 
 
 def test_one_call_and_the_candidates_of_the_base(server: OpenAIServer, tmp_path: Path) -> None:
@@ -137,20 +130,6 @@ def test_follow_ups_without_an_answer_are_searched(server: OpenAIServer, tmp_pat
     assert {hit.id for ranking in alone for hit in ranking.hits} <= {hit.id for hit in retrieval.hits}
 
 
-@pytest.mark.parametrize(("merge", "expected"), [("rrf", "ilse"), ("score", "ilse"), ("interleave", "bridge")])
-def test_merging_as_ircot_does(server: OpenAIServer, tmp_path: Path, merge: str, expected: str) -> None:
-    script(server, {"follow_ups": [WHERE]})
-    with opened(tmp_path, server) as workspace:
-        retrieval = ask(workspace, f"self-ask(base=bm25, searches=true, merge={merge})")
-        rounds = [ask(workspace, "bm25", text) for text in (QUESTION, NOTES[1])]
-    assert ids(retrieval)[0] == expected
-    if merge == "score":
-        best = {
-            hit.id: max(h.score for ranking in rounds for h in ranking.hits if h.id == hit.id) for hit in retrieval.hits
-        }
-        assert [hit.score for hit in retrieval.hits] == [best[hit.id] for hit in retrieval.hits]
-
-
 def test_a_question_without_parts(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, {"follow_ups": []})
     with opened(tmp_path, server) as workspace:
@@ -159,48 +138,11 @@ def test_a_question_without_parts(server: OpenAIServer, tmp_path: Path) -> None:
     assert (retrieval.notes, retrieval.trace[-1].note) == ((), "There is no follow-up question.")
 
 
-def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> None:
-    script(server, {"follow_ups": [WHO]})
-    with opened(tmp_path, server) as workspace:
-        query = Query("q", QUESTION, meta("half", "no such half"))
-        (retrieval,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 5)
-    assert (retrieval.hits, retrieval.notes) == ((), NOTES[:1])
-    assert shown(server, 0) == f"The search found no passages.\n\nQuestion: {QUESTION}"
-
-
-# ---------------------------------------------------------------- what is no follow-up
-
-
-def test_follow_ups_that_cannot_be_had_fail_the_question(server: OpenAIServer, tmp_path: Path) -> None:
-    script(server, "nothing of the kind", '{"follow_ups": "none"}')
-    with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="follow-ups: small gave no usable"):
-        ask(workspace, "self-ask(base=bm25)")
-    assert len(server.requests) == 2
-
-
-def test_a_failed_answer_fails_the_question(server: OpenAIServer, tmp_path: Path) -> None:
-    script(server, {"follow_ups": [WHO]}, "no", "no")
-    with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="answer: small gave no usable"):
-        ask(workspace, "self-ask(base=bm25, answers=true)")
-    assert len(server.requests) == 3
-
-
-def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_path: Path) -> None:
-    script(server, "I would rather not", {"follow_ups": [{"question": "How old is it?", "answer": 95}]})
-    with opened(tmp_path, server) as workspace:
-        retrieval = ask(workspace, "self-ask(base=bm25)")
-    assert retrieval.notes == ("How old is it? 95",)
-    assert work(retrieval)[1].input_tokens == sum(read_tokens(server))
-
-
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:
     asks = [FollowUp(question=text, answer=answer) for text, answer in [("A?", "1"), ("  ", "2")]]
     more = [FollowUp(question=text, answer="") for text in ("B?", "a? ", "C?", "D?")]
     assert [repeat.text for repeat in drop_repeats([*asks, *more], 3)] == ["A? 1", "B?", "C?"]
     assert [repeat.answer for repeat in drop_repeats([*asks, FollowUp(question="a?", answer="3")], 3)] == ["1"]
-
-
-# ---------------------------------------------------------------- the rules
 
 
 def follow_ups(question: str, most: int = 4, documents: Sequence[Document] = DOCUMENTS) -> list[tuple[str, str]]:
@@ -241,21 +183,3 @@ def test_offline_searches_find_what_the_base_does_not(tmp_path: Path) -> None:
         "Ilse Harrow was born in what? Port Callan",
         "The answer is: Ilse Harrow.",
     )
-
-
-# ---------------------------------------------------------------- over any scheme
-
-
-def test_what_it_asks_and_needs() -> None:
-    assert SelfAsk().tasks() == (FOLLOW_UPS,)
-    assert SelfAsk(answers=True).tasks() == (FOLLOW_UPS, ANSWER)
-    assert SelfAsk().parts() == registry.scheme("dense").parts()
-    assert registry.label(SelfAsk()) == "self-ask"
-
-
-def test_bad_parameters_are_named() -> None:
-    for written in ("self-ask(candidates=0)", "self-ask(most_follow_ups=0)", "self-ask(shown_tokens=0)"):
-        with pytest.raises(UsageError, match="greater than or equal to 1"):
-            registry.scheme(written)
-    with pytest.raises(UsageError, match="self-ask has no parameter 'search'. Did you mean searches"):
-        registry.scheme("self-ask(search=true)")

@@ -34,12 +34,6 @@ def fused(*rankings: str, k: int = 10, **parameters: Any) -> dict[str, float]:
     return {hit.id: hit.score for hit in retrieval.hits}
 
 
-def test_scores_are_sums_of_reciprocal_ranks() -> None:
-    scores = fused("abc", "ca")
-    assert list(scores) == ["a", "c", "b"]
-    assert scores == pytest.approx({"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62})
-
-
 def test_the_constant_weighs_first_ranks_against_agreement() -> None:
     assert next(iter(fused("abx", "cbx", rrf_k=60))) == "b"  # 2/62 > 1/61
     assert list(fused("abx", "cbx", rrf_k=0))[:2] == ["a", "c"]  # 1, 1 and 1/2 + 1/2: the better single rank first

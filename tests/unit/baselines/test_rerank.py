@@ -99,9 +99,6 @@ def test_a_plain_text_without_numbers() -> None:
         read_choice("The first one.")
 
 
-# ---------------------------------------------------------------- how rerankers are written, and pairs
-
-
 @pytest.mark.parametrize(
     ("written", "message"),
     [

@@ -10,16 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from made_extractions import asking, imported, notes, openie, spells_out, spelt
 from made_language import PRICES, answering
 from openai_server import OpenAIServer, chat
 
-from examples import examples
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
-from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.index import fit_watch
 from ragindex.index.index import Index
@@ -140,13 +136,6 @@ def test_numbers_loops_names_without_triples_and_ways_to_write_one(tmp_path: Pat
     assert table(vectors)["ülm"]["passage_ids"] == ["2", "3"]
 
 
-def test_with_numbers(tmp_path: Path) -> None:
-    with_numbers = EntityGraph(numbers=True)
-    graph = built(tmp_path, [spelt("1", "Ann|born in|1871")], with_numbers).open_part(with_numbers)
-    assert sorted(table(graph.entities)) == ["1871", "Ann"]
-    assert [row["weight"] for row in table(graph.relations).values()] == [1.0]
-
-
 def test_only_what_changed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # "Gus" is new, and a new fit would encode all again
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
@@ -235,11 +224,6 @@ def test_what_cannot_be_split_stays_whole() -> None:
     assert cluster_pairs(hub) == [tuple(range(20_001))]
 
 
-def test_no_edges() -> None:
-    assert cluster_pairs([]) == []
-    assert cluster_pairs([], largest_component=True) == []
-
-
 def test_the_seed_decides_and_no_process_matters() -> None:
     drawn = np.unique(np.sort(np.random.default_rng(1).integers(0, 300, (900, 2))), axis=0).tolist()
     pairs = [(low, high) for low, high in drawn if low < high]
@@ -253,31 +237,6 @@ def test_the_seed_decides_and_no_process_matters() -> None:
     hashed = {**os.environ, "PYTHONHASHSEED": "1"}
     run = subprocess.run([sys.executable, "-c", code], env=hashed, capture_output=True, check=True, text=True)
     assert run.stdout.strip() == str(first)
-
-
-@settings(max_examples=examples(50))
-@given(st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)).filter(lambda pair: pair[0] < pair[1])))
-def test_communities_share_nothing_and_leave_nothing_out(pairs: set[tuple[int, int]]) -> None:
-    nodes = sorted({node for pair in pairs for node in pair})
-    parts = cluster_pairs(sorted(pairs))
-    assert sorted(node for nodes in parts for node in nodes) == nodes
-    assert parts == sorted(tuple(sorted(names)) for names in parts)
-    for community in parts:  # each is connected
-        reached, edge = {community[0]}, {community[0]}
-        while edge:
-            near = {b if a in edge else a for a, b in pairs if (a in edge) != (b in edge) and {a, b} <= set(community)}
-            edge = near - reached
-            reached |= near
-        assert reached == set(community)
-
-
-def test_as_good_as_another_program() -> None:
-    networkx = pytest.importorskip("networkx")
-    club = networkx.convert_node_labels_to_integers(networkx.karate_club_graph())
-    ours = cluster_pairs([tuple(sorted(pair)) for pair in club.edges], max_size=100)
-    others = [networkx.community.louvain_communities(club, weight=None, seed=seed) for seed in range(5)]
-    scores = [networkx.community.modularity(club, partition, weight=None) for partition in (ours, *others)]
-    assert scores[0] == pytest.approx(max(scores), abs=0.01)
 
 
 def test_a_hub_strange_names_and_other_alphabets(tmp_path: Path) -> None:
@@ -316,15 +275,6 @@ def test_nothing_to_join(tmp_path: Path) -> None:
     workspace.remove(["1", "2"])
     workspace.build()
     assert table(workspace.open_part(EntityGraph()).entities) == {}
-
-
-def test_the_parts_say_what_they_can_stand_on() -> None:
-    with pytest.raises(UsageError, match="'of' parameter of communities must be entity_graph"):
-        part("communities(of=triples)")
-    with pytest.raises(UsageError, match="'of' parameter of entity_graph must be triples"):
-        part("entity_graph(of=passages)")
-    with pytest.raises(UsageError, match="max_size"):
-        part("communities(max_size=1)")
 
 
 # ---------------------------------------------------------------- reports

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from made_extractions import asking, openie, spelt
 from openai_server import KEY, OpenAIServer
 
-from ragindex.errors import LLMError
-from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.types import Query, Retrieval
 from ragindex_baselines.graphrag.communities import Communities
@@ -89,28 +87,11 @@ def test_points_become_notes_and_their_reports_lead_to_passages(
     assert (len(prompts) == 1) == (tokens == 8_000)
 
 
-def test_only_reports_are_read_of_which_all_passages_pass(index: Index, server: OpenAIServer) -> None:
-    server.write = rating
-    query = Query("q", QUESTION, meta("id", "1", "2", "3", "5"))  # Dan, Eve and Fay stand in 4 too
-    retrieval = search(index, GraphRAGGlobal(communities=COMMUNITIES), query)
-    assert retrieval.notes == ("Somebody sold somebody.",)
-    assert retrieval.hits[0].id == "5"
-    assert "4" not in {hit.id for hit in retrieval.hits}
-    nothing = search(index, GraphRAGGlobal(communities=COMMUNITIES), Query("q", QUESTION, meta("id", "nobody")))
-    assert (nothing.hits, nothing.notes) == ((), ())
-
-
 def test_notes_are_bounded_and_only_they_lead_to_passages(index: Index, server: OpenAIServer) -> None:
     server.write = rating
     retrieval = search(index, GraphRAGGlobal(communities=COMMUNITIES, note_tokens=8), Query("q", QUESTION))
     assert retrieval.notes == ("Somebody sold somebody.",)
     assert [hit.id for hit in retrieval.hits if hit.score >= 1] == ["5"]
-
-
-def test_an_unusable_answer_is_an_error(index: Index, server: OpenAIServer) -> None:
-    server.write = lambda _: "I would rather not."
-    with pytest.raises(LLMError, match="report-points"):
-        search(index, GraphRAGGlobal(communities=COMMUNITIES), Query("q", "Who sold what?"))
 
 
 def test_points_by_rule() -> None:

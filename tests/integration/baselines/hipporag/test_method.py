@@ -16,13 +16,11 @@ from made_extractions import asking, imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
 from examples import examples
-from ragindex.errors import LLMError, MissingPartError, StaleWarning, UsageError
-from ragindex.filters import meta
+from ragindex.errors import LLMError, MissingPartError, StaleWarning
 from ragindex.index.index import Index
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.parts.vectors.vectors import Vectors
-from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores
 from ragindex.types import Document, Query, Triple
 from ragindex_baselines.hipporag import spread_vectors, weighted_graph
@@ -105,9 +103,6 @@ def test_the_best_first() -> None:
     assert weighted_graph.most(np.array([0, 0.3, 0.1, 0.2]), 9).tolist() == [1, 2, 3]
 
 
-# ---------------------------------------------------------------- the walk, against igraph
-
-
 def by_igraph(graph: WeightedGraph, reset: np.ndarray, damping: float) -> np.ndarray:
     import igraph  # it imports Matplotlib: only where it is used
 
@@ -146,18 +141,6 @@ def test_both_walks_are_igraphs(graph: WeightedGraph, seed: int, damping: float)
         assert (short <= tolerance * mass.sum() * graph.degrees + 1e-9).all()
 
 
-@settings(max_examples=examples(40))
-@given(graphs(), st.integers(0, 999))
-def test_the_walk_among_phrases(graph: WeightedGraph, seed: int) -> None:
-    rng, count = np.random.default_rng(seed), len(graph.phrases)
-    nodes, mass = np.array([rng.integers(count)]), np.array([0.7])
-    reset = np.zeros(count)
-    reset[nodes] = mass
-    matrix = graph.matrix()[:count, :count]
-    powered = run_power_iteration(matrix, graph.phrase_degrees, reset, 0.5, 1e-12)
-    assert weighted_graph.push(graph.among_phrases, nodes, mass, 0.5, 1e-10) == pytest.approx(powered, abs=1e-7)
-
-
 def test_a_walk_stays_near_its_seeds() -> None:
     """A chain of 20,000 phrases: what is far away is never looked at."""
     n = 20_000
@@ -166,9 +149,6 @@ def test_a_walk_stays_near_its_seeds() -> None:
     assert np.flatnonzero(values).tolist() == list(range(np.flatnonzero(values)[-1] + 1))
     assert 10 < np.flatnonzero(values)[-1] < 40
     assert values.sum() == pytest.approx(1, abs=1e-4)
-
-
-# ---------------------------------------------------------------- whole questions, over a world
 
 
 @pytest.fixture(scope="module")
@@ -213,17 +193,6 @@ def test_facts_are_ranked_as_igraph_ranks_them(world: Index) -> None:
         ratio = scores.sum() / exact[ranking].sum()
         assert scores == pytest.approx(ratio * exact[ranking], rel=1e-3)
         assert sorted(exact[ranking]) == pytest.approx(sorted(exact)[-15:], rel=1e-3)
-
-
-@pytest.mark.parametrize(("local", "complete"), [(FACTS, POWER), (ENTITIES, ENTITIES_BY_POWER)])
-def test_both_walks_give_the_same_answers(local: HippoRAG, complete: HippoRAG, world: Index) -> None:
-    queries = make_queries()
-    fast, slow = (scheme.open(world).retrieve(queries, 15) for scheme in (local, complete))
-    for retrieval, other in zip(fast, slow, strict=True):
-        assert {hit.id: hit.score for hit in retrieval.hits} == pytest.approx(
-            {hit.id: hit.score for hit in other.hits}, abs=1e-4
-        )
-        assert len(retrieval.hits) == 15
 
 
 # ---------------------------------------------------------------- spread vectors
@@ -349,27 +318,6 @@ def test_without_any_triple_passages_are_ranked_by_cosine(tmp_path: Path) -> Non
         assert (retrieval.trace[0].ids, retrieval.trace[1].ids) == ((), ())
 
 
-def test_passages_that_are_all_equally_near(tmp_path: Path) -> None:
-    retrievals, nothing = FACTS.open(small(tmp_path, D)).retrieve([Query("q", "ghi"), Query("none", "123")], 3)
-    assert [(hit.id, hit.score) for hit in retrievals.hits] == [("D", pytest.approx(0.025))]
-    assert nothing.hits == ()  # no letter, no vector
-
-
-def test_facts_that_do_not_pass_the_filter_seed_nothing(letters: Index) -> None:
-    (retrieval,) = FACTS.open(letters).retrieve([Query("q", "abc rises in xyz", meta("id", "C", "D"))], 5)
-    assert {hit.id for hit in retrieval.hits} <= {"C", "D"}
-    assert retrieval.trace[0].ids == ("C#t0000",)
-
-
-def test_a_component_of_its_own_and_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
-    alike = [spelt(f"S{n:02d}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 26)]
-    workspace = small(tmp_path, *alike, C, D, schemes=(FACTS, ENTITIES))
-    for scheme in (FACTS, ENTITIES):
-        retrieval, other = scheme.open(workspace).retrieve([Query("1", "Who is Pqr"), Query("2", "Who is Abab")], 40)
-        assert retrieval.hits[0].id == "C"
-        assert {hit.id for hit in other.hits[:25]} == {document.id for document in alike}
-
-
 def test_parts_of_different_corpora_are_refused(tmp_path: Path) -> None:
     workspace = small(tmp_path, A, B)
     workspace.add([C])
@@ -435,9 +383,6 @@ def test_what_the_rules_find_named() -> None:
     assert name_entities_by_rule({"question": "what do gannets dive for?"}).entities == []
 
 
-# ---------------------------------------------------------------- the scheme
-
-
 def test_a_model_is_asked_for_entities_alone() -> None:
     assert ENTITIES.tasks() == (QUESTION_ENTITIES,)
     assert FACTS.tasks() == ()
@@ -445,8 +390,3 @@ def test_a_model_is_asked_for_entities_alone() -> None:
     assert ENTITIES.parts() == common
     assert POWER.parts() == (*common, Vectors(of=PhraseGraph().over))
     assert FACTS.parts() == (*common, Vectors(of=PhraseGraph().over), SpreadVectors())
-
-
-def test_another_part_is_no_graph() -> None:
-    with pytest.raises(UsageError, match="'graph' parameter of hipporag must be"):
-        registry.scheme("hipporag(graph=passages)")

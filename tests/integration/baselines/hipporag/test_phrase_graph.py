@@ -4,7 +4,6 @@ import shutil
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,10 +17,9 @@ from ragindex.errors import StoreError
 from ragindex.index.index import Index
 from ragindex.parts.vectors import encoded_names, similar_pairs
 from ragindex.parts.vectors.encoded_names import Coder, find_distinct
-from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.types import Document
 from ragindex_baselines.hipporag import phrase_graph
-from ragindex_baselines.hipporag.phrase_graph import PhraseGraph, PhraseMentions, connected
+from ragindex_baselines.hipporag.phrase_graph import PhraseGraph
 from ragindex_baselines.hipporag.weighted_graph import WeightedGraph
 
 A = spelt("A", "abc|rises in|xyz", "ABC|is  near|xyz", "abc|is|abc")
@@ -104,12 +102,6 @@ def test_without_numbers_without_synonyms(tmp_path: Path) -> None:
     }
 
 
-def test_passages_without_triples_alone(tmp_path: Path) -> None:
-    graph = opened(build(tmp_path, D))
-    assert (len(graph.phrases), graph.passages.to_pylist(), edges(graph)) == (0, ["D"], {})
-    assert (graph.degrees.tolist(), graph.passage_counts.tolist()) == ([0.0], [])
-
-
 def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     documents = [spelt(f"P{n}", f"{'ab' * n}|is|{'ba' * n}") for n in range(1, 30)]
     workspace = Index.open(tmp_path / "w", encoder=Letters(), chunking=None, create=True)
@@ -120,43 +112,6 @@ def test_phrases_that_are_all_synonyms(tmp_path: Path) -> None:
     weights = [weight for pair, weight in edges(opened(workspace, part)).items() if "P" not in "".join(pair)]
     joined = 29  # by triples; some of these are synonyms too
     assert 29 <= sum(weights) - joined <= 2 * 58 + 1e-3
-
-
-# ---------------------------------------------------------------- a little at a time
-
-
-PLACE = st.integers(-1, 6)
-
-
-@settings(max_examples=examples(60))
-@given(
-    st.lists(st.tuples(PLACE, PLACE, st.integers(-1, 3)), max_size=20),
-    st.sets(st.tuples(PLACE, PLACE).filter(lambda pair: 0 <= pair[0] < pair[1]), max_size=8),
-    st.integers(1, 9),
-)
-def test_however_many_edges_at_a_time(
-    triples: list[tuple[int, int, int]], alike: set[tuple[int, int]], block: int
-) -> None:
-    phrases, passages = (pa.array([f"{kind}{n}" for n in range(count)]) for kind, count in (("e", 7), ("p", 4)))
-    rows, synonyms = np.array(triples, np.int32).reshape(-1, 3), np.array(sorted(alike), np.int64).reshape(-1, 2)
-    pairs = SimilarPairs(synonyms[:, 0], synonyms[:, 1], np.linspace(0.8, 1, len(synonyms), dtype=np.float32))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phrase_graph, "_BLOCK", block)
-        graph = connected(passages, PhraseMentions(phrases, rows[:, :2], rows[:, 2]), pairs)
-    expected = np.zeros((11, 11))
-    for subject, object, owner in triples:
-        if min(subject, object) >= 0 and subject != object:
-            expected[[subject, object], [object, subject]] += 1
-        for side in {subject, object} - {-1}:
-            if owner >= 0:
-                expected[side, 7 + owner] = expected[7 + owner, side] = 1
-    for (first, second), cosine in zip(synonyms, pairs.cosines, strict=True):
-        expected[[first, second], [second, first]] += cosine
-    assert graph.matrix().toarray() == pytest.approx(expected)
-    assert np.diff(graph.starts).tolist() == (expected > 0).sum(axis=1).tolist()
-    assert (graph.splits - graph.starts[:7]).tolist() == (expected[:7, :7] > 0).sum(axis=1).tolist()
-    assert graph.degrees == pytest.approx(expected.sum(axis=1))
-    assert graph.phrase_degrees == pytest.approx(expected[:7, :7].sum(axis=1))
 
 
 @settings(max_examples=examples(100))
@@ -175,9 +130,6 @@ def test_texts_as_integers(columns: list[list[str]], block: int) -> None:
     places = {"ab": 0, "": 1}
     among = coder.among(pa.array(list(places), pa.large_string()))
     assert among.tolist() == [places.get(text, -1) for text in chain(*columns)]
-
-
-# ---------------------------------------------------------------- over several syncs
 
 
 def same(graph: WeightedGraph, other: WeightedGraph) -> bool:

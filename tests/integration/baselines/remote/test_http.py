@@ -13,7 +13,6 @@ from openai_server import KEY, Fault, OpenAIServer, drop, says, slow, status
 from search_server import PLAIN, VECTOR_STORE, dripping, searching
 from served import DOCUMENTS, build_index, serving
 
-import ragindex
 from ragindex._util.http import RequestProblemError
 from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
@@ -276,12 +275,6 @@ def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(serve
     assert server.requests == []
 
 
-def test_a_failure_that_passes_is_asked_again(server: OpenAIServer, index: Index) -> None:
-    server.faults.extend([status(503, retry_after="0"), drop])
-    assert len(ask(index, server.url + PLAIN, retries=2).hits) == 3
-    assert len(server.requests) == 3
-
-
 def test_nothing_listens(index: Index) -> None:
     with OpenAIServer() as gone:
         url = gone.url + PLAIN
@@ -313,49 +306,6 @@ def test_a_key_that_is_not_set(index: Index, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("SEARCH_API_KEY")
     with pytest.raises(UsageError, match="needs a key: set the environment variable SEARCH_API_KEY"):
         ask(index, "http://127.0.0.1:1/search")
-
-
-# ---------------------------------------------------------------- comparisons
-
-
-def write_questions(folder: Path) -> tuple[Path, Path]:
-    documents, questions = folder / "documents", folder / "questions.csv"
-    for document in DOCUMENTS:
-        path = documents / f"{document.id}.md"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"# {document.title}\n{document.text}\n")
-    questions.write_text(
-        "question,documents\nWhen was the lighthouse of Lindau built?,lindau.md\nHow long does rye bread keep?,"
-        "notes/bread.md\nHow long does the ferry to Bregenz take?,ferry.md\n"
-    )
-    return documents, questions
-
-
-def as_files(change: Callable[[str], str]) -> list[ragindex.Document]:
-    return [replace(document, id=change(f"{document.id}.md")) for document in DOCUMENTS]
-
-
-def test_a_service_is_compared_like_any_method(server: OpenAIServer, tmp_path: Path) -> None:
-    searching(server, as_files(str))
-    documents, questions = write_questions(tmp_path)
-    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY, price=2)"
-    result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[1, 5])
-    assert result[service]["R@1"] == 1.0
-    (request,) = [method for method in result.comparison.methods if method.name == "http"]
-    assert [answer.usage.money for answer in request.final] == pytest.approx([0.002] * 3)
-    assert {received.body["k"] for received in server.requests} == {1, 5}
-
-
-def test_ids_that_match_nothing_are_in_the_notes(server: OpenAIServer, tmp_path: Path) -> None:
-    searching(server, as_files(lambda id: id if id == "ferry.md" else f"other/{id}"))
-    documents, questions = write_questions(tmp_path)
-    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY)"
-    result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[2])
-    (note,) = [note for note in result.comparison.notes if "no document of the corpus" in note]
-    assert note == (
-        f"{service}: 3 hits on 3 of 3 questions name no document of the corpus, and count as misses: "
-        "'other/lindau.md', 'other/notes/bread.md'"
-    )
 
 
 def test_ragindex_serve_answers_both_protocols(tmp_path: Path, index: Index) -> None:

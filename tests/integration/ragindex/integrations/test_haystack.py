@@ -3,7 +3,6 @@
 import json
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from haystack import Document, Pipeline
@@ -95,19 +94,6 @@ def test_a_pipeline_with_an_exported_retriever_is_saved_and_loaded(
     assert loaded.to_dict()["components"]["retriever"]["init_parameters"]["exported"] == path
     assert loaded.dumps() == saved
     assert loaded.run({"retriever": {"query": QUESTION}}) == output
-
-
-async def test_a_pipeline_awaits_it(library: Path, searching: list[int]) -> None:
-    pipeline = Pipeline()
-    pipeline.add_component("retriever", HaystackRetriever(str(library), "bm25", 1))
-    output: dict[str, Any] = await pipeline.run_async({"retriever": {"query": QUESTION}})
-    assert sources(output["retriever"]) == ["light"]
-    assert threading.get_ident() not in searching
-
-
-def test_an_open_method_cannot_be_saved(opened: ragindex.IndexRetriever) -> None:
-    with pytest.raises(UsageError, match=r"HaystackRetriever\(index=FOLDER, method=METHOD\)"):
-        HaystackRetriever(retriever=opened).to_dict()
 
 
 async def test_errors_are_those_of_ragindex(library: Path, opened: ragindex.IndexRetriever) -> None:

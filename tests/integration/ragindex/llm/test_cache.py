@@ -2,28 +2,23 @@
 
 import json
 import os
-import select
 import sqlite3
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_language import ANSWER, ECHO, ORIGIN, PRICES, QUICK, Echo, key, opened, texts
-from openai_server import KEY, OpenAIServer, chat, slow, status
+from made_language import ANSWER, ECHO, ORIGIN, PRICES, Echo, key, opened, texts
+from openai_server import KEY, OpenAIServer, chat
 
 from ragindex.accounting import ledger
-from ragindex.errors import DataError, LLMError, ServiceError, StoreError
+from ragindex.errors import DataError, StoreError
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.llm import key_locks, openai_chat
+from ragindex.llm import openai_chat
 from ragindex.llm.cache import (
-    CachedResponse,
-    NoCache,
     SQLiteCache,
-    TaskSummary,
     disk_size,
     export_calls,
     import_calls,
@@ -97,24 +92,6 @@ def test_task_schema_messages_address_and_repeat_are_part_of_the_key(server: Ope
     assert [(row.task, row.responses) for row in summarize(SQLiteCache(path))] == [("echo", 6), ("other", 1)]
 
 
-def test_nothing_is_kept_without_a_cache(server: OpenAIServer) -> None:
-    language = opened(server, setting=LLMSettings(cache=NoCache(), prices=PRICES, clock=QUICK))
-    with ledger.record_calls() as tally:
-        assert language.map(ECHO, [TEXT] * 3) == [Echo(text="one two")] * 3
-    assert (len(server.requests), tally.calls, tally.replayed) == (3, 3, 0)
-
-
-def test_equal_calls_at_once_are_asked_once(server: OpenAIServer, tmp_path: Path) -> None:
-    server.choose = lambda received, earlier: slow(0.1)
-    first, second = (opened(server, tmp_path / "calls.sqlite") for _ in range(2))  # as two processes have it
-    with ledger.record_calls() as tally:
-        answers = first.map(ECHO, [TEXT] * 16)
-    assert answers == [Echo(text="one two")] * 16
-    assert (len(server.requests), tally.calls, tally.replayed) == (1, 16, 15)
-    assert second.run(ECHO, TEXT) == answers[0]
-    assert len(server.requests) == 1
-
-
 def test_prices_of_the_time_are_kept_and_missing_ones_filled_in(server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
 
@@ -146,14 +123,6 @@ def test_failures_are_replayed_until_they_are_to_be_tried_again(server: OpenAISe
     assert (tally.calls, tally.replayed) == (4, 2)
     assert language.run(ECHO, TEXT, again=True) == Echo(text="one two")
     assert len(server.requests) == 4
-
-
-def test_unreachable_is_not_kept(server: OpenAIServer, tmp_path: Path) -> None:
-    language = opened(server, tmp_path / "calls.sqlite", retries=0)
-    server.faults.append(lambda answer: None)
-    with pytest.raises(LLMError):
-        language.run(ECHO, TEXT)
-    assert language.run(ECHO, TEXT) == Echo(text="one two")
 
 
 # ---------------------------------------------------------------- the file
@@ -193,19 +162,6 @@ def test_paid_answers_of_format_2_stay_readable(tmp_path: Path) -> None:
     assert SQLiteCache(tmp_path / "calls.sqlite").get(key(1)) == ANSWER
 
 
-def test_many_threads(tmp_path: Path) -> None:
-    cache = SQLiteCache(tmp_path / "calls.sqlite")
-
-    def keep(number: int) -> CachedResponse | None:
-        cache.put(key(number), ORIGIN, replace(ANSWER, input_tokens=number))
-        return cache.get(key(number))
-
-    with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(keep, range(300)))
-    assert [answer and answer.input_tokens for answer in answers] == list(range(300))
-    assert summarize(cache) == [TaskSummary("echo", 300, 75.0, sum(range(300)), 1500, 1000.0)]
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
     cache = SQLiteCache(tmp_path / "calls.sqlite")
@@ -230,35 +186,6 @@ def test_what_cannot_be_written_or_read(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="has format 9; this version of ragindex reads format 2"):
         SQLiteCache(tmp_path / "newer").get(key(1))
-
-
-def test_a_row_that_cannot_be_written_is_told_to_whoever_waits(tmp_path: Path) -> None:
-    cache = SQLiteCache(tmp_path / "calls.sqlite")
-    cache.get(key(1))
-    connection = sqlite3.connect(cache.path)
-    connection.execute("DROP TABLE calls")
-    connection.close()
-    for number in range(2):
-        with pytest.raises(StoreError, match="no such table: calls"):
-            cache.put(key(number), ORIGIN, ANSWER)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_claims_are_held_by_one_process(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    with key_locks.hold_key(tmp_path / "file", key(1)):
-        child = os.fork()
-        if child == 0:
-            for number in (2, 1):
-                with key_locks.hold_key(tmp_path / "file", key(number)):
-                    os.write(writing, str(number).encode())
-            os._exit(0)
-        assert os.read(reading, 1) == b"2"  # another key is free
-        assert select.select([reading], [], [], 0.2)[0] == []
-    assert os.read(reading, 1) == b"1"
-    assert os.waitpid(child, 0)[1] == 0
-    os.close(reading)
-    os.close(writing)
 
 
 def test_forgetting(tmp_path: Path) -> None:
@@ -339,16 +266,3 @@ def test_half_a_surrogate_pair_spoils_no_answer(server: OpenAIServer, tmp_path: 
     assert [language.map(ECHO, [{"text": f"input {number}"}])[0] for number in range(3)] == answers
     assert len(server.requests) == 3
     assert export_calls(SQLiteCache(path), tmp_path / "answers.jsonl") == 3
-
-
-def test_a_service_that_says_half_a_surrogate_pair_in_its_error(server: OpenAIServer) -> None:
-    server.faults.append(status(404, "no \ud83d model"))
-    with pytest.raises(ServiceError, match=r"status 404: no \? model"):
-        opened(server).map(ECHO, [{"text": "a"}])
-
-
-def test_any_text_of_an_origin_is_kept(tmp_path: Path) -> None:
-    cache = SQLiteCache(tmp_path / "calls.sqlite")
-    cache.put(key(1), replace(ORIGIN, model="model\udcff"), ANSWER)
-    cache.put(key(2), ORIGIN, ANSWER)
-    assert [cache.get(key(1)), cache.get(key(2))] == [ANSWER, ANSWER]

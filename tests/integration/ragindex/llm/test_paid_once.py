@@ -54,9 +54,6 @@ class Meeting:
         return wait
 
 
-# ---------------------------------------------------------------- two caches in one process
-
-
 @pytest.mark.parametrize(("kind", "how"), [*(("chat", how) for how in PATHS), ("rerank", "link"), ("embed", "link")])
 def test_two_caches_of_one_file_pay_once(kind: str, how: str, server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "w" / "kept.sqlite"
@@ -97,9 +94,6 @@ def test_failures_that_are_asked_again_are_paid_once_more_by_all(server: OpenAIS
         jobs = [pool.submit(retry, llm) for llm in (first, second)]
     assert [job.result() for job in jobs] == [[Echo(text="one")] * 4] * 2
     assert len(server.requests) == 3  # the question, its correction, and the question again
-
-
-# ---------------------------------------------------------------- a cache that is forgotten
 
 
 def kept_out(path: Path, number: int) -> bool:
@@ -177,12 +171,6 @@ def test_nothing_stays_open_when_no_claim_is_held(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.keys/*")) == []
 
 
-def test_a_claim_is_given_back_where_the_work_fails(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), key_locks.hold_key(tmp_path / "calls.sqlite", key(1)):
-        _ = 1 / 0
-    assert not kept_out(tmp_path / "calls.sqlite", 1)
-
-
 def test_a_claim_is_given_back_where_its_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unlink(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError("read-only")
@@ -239,23 +227,6 @@ def test_killed_process_frees_its_claim(tmp_path: Path) -> None:
     os.close(writing)
 
 
-# ---------------------------------------------------------------- forks
-
-
-def test_a_child_holds_no_claim_of_its_parents_and_drops_none(tmp_path: Path) -> None:
-    path = tmp_path / "calls.sqlite"
-    with key_locks.hold_key(path, key(1)):
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            with key_locks.hold_key(path, key(2)):
-                os._exit(0 if kept_out(path, 1) and kept_out(path, 2) else 1)
-        assert ended(child) == 0
-        assert kept_out(path, 1)
-        assert not kept_out(path, 2)
-    assert not kept_out(path, 1)
-
-
 def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path: Path) -> None:
     """The block in which the parent has forked ends in the child too."""
     path = tmp_path / "calls.sqlite"
@@ -266,9 +237,6 @@ def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path:
             os._exit(0)
     assert ended(child) == 0
     assert key_locks._descriptors == set()
-
-
-# ---------------------------------------------------------------- a database has one name
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,10 +1,8 @@
 """Whether the first hits depend on how many are asked for: found from the bases of every scheme, and by asking."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from built_retriever import built_retriever
@@ -15,10 +13,9 @@ from search_server import default_scheme
 from ragindex import testing
 from ragindex.corpus import Corpus
 from ragindex.index.index import Index
-from ragindex.interfaces import OpenIndex, Part, Retriever, Scheme
+from ragindex.interfaces import OpenIndex, Retriever, Scheme
 from ragindex.plugins import registry
-from ragindex.retrieval.fusion import reciprocal_rank_fusion
-from ragindex.types import Hit, Query, Retrieval
+from ragindex.types import Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
 
@@ -38,31 +35,6 @@ class Several(Wrapper):
 
     base: registry.SchemeField = Field(default_factory=lambda: registry.scheme("bm25"))
     bases: tuple[registry.SchemeField, ...] = ()
-
-
-class Silent(Wrapper):
-    """Fuses as many hits of two bases as are asked for: the five best are not the first five of the twenty best."""
-
-    def _open(self, index: OpenIndex) -> "SilentRetriever":
-        return SilentRetriever(registry.scheme("bm25").open(index), registry.scheme("dense").open(index))
-
-    def _parts(self) -> tuple[Part[Any], ...]:
-        return tuple(part for name in ("bm25", "dense") for part in registry.scheme(name).parts())
-
-
-@dataclass(frozen=True)
-class SilentRetriever:
-    wrapped: Retriever
-    other: Retriever
-
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[Retrieval]:
-        pairs = zip(self.wrapped.retrieve(queries, k), self.other.retrieve(queries, k), strict=True)
-        return [Retrieval(self._fused([first.hits, second.hits])[:k]) for first, second in pairs]
-
-    def _fused(self, rankings: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
-        known = {hit.id: hit for ranking in rankings for hit in ranking}
-        fused = reciprocal_rank_fusion([[hit.id for hit in ranking] for ranking in rankings])
-        return tuple(replace(known[id], score=score) for id, score in fused)
 
 
 def test_a_wrapper_that_says_nothing_depends_on_k_where_its_base_does() -> None:
@@ -121,15 +93,3 @@ def test_a_wrapper_over_a_base_that_depends_on_k_is_measured_once_for_each(tmp_p
         [hit.id for hit in answer.hits] for answer in retrievals
     ]
     assert [answer.hits[:2] for answer in result.answers[20]] != [answer.hits for answer in result.answers[2]]
-
-
-def test_a_fusion_of_fewer_ranks_than_are_asked_for_depends_on_k(tmp_path: Path) -> None:
-    scheme = registry.scheme("hybrid(depth=1)")
-    workspace = testing.build(scheme, tmp_path / "built", "lsa")
-    few, many = (testing.ask_questions(scheme.open(workspace), k) for k in (1, 20))
-    assert [retrieval.hits[0].score for retrieval in few] != [retrieval.hits[0].score for retrieval in many]
-    assert scheme.depends_on_k(20)
-    assert not scheme.depends_on_k(1)
-    with pytest.raises(AssertionError, match="its first hits depend on k"):
-        silent = Silent(base=registry.scheme("bm25"))  # a scheme that depends on k and says nothing
-        testing.check_cutoffs(silent, tmp_path, "lsa", built=tmp_path / "built")

@@ -12,7 +12,6 @@ from made_gear import (
     BORN,
     CHAIN,
     DESIGNED,
-    ENDS,
     HELD,
     LIES,
     MEADOW,
@@ -47,11 +46,10 @@ from ragindex.plugins import registry
 from ragindex.retrieval.trace import Trace
 from ragindex.types import Query, Retrieval, Triple
 from ragindex_retrievers.gear.method import Gear
-from ragindex_retrievers.gear.tasks import READ, REASON
+from ragindex_retrievers.gear.tasks import READ, REASON, REWRITE_QUESTION
 
 SHORT = "Who designed Ostra Bridge?"
 QUESTION = "On which river lies the town in which the designer of Ostra Bridge was born?"
-LONGER = "In which lake ends the river on which the town lies in which the designer of Ostra Bridge was born?"
 AGENT = "gear(base=bm25, base_k=3, link_base=bm25, passage_link_k=3)"
 ENOUGH = "stopped: the memory answers the question"
 BEFORE = "stopped: the next question was asked before"
@@ -99,32 +97,6 @@ def check(
     assert (tally.spent.input_tokens, tally.spent.output_tokens) == cost(calls, *range(len(calls)))
 
 
-# ---------------------------------------------------------------- answered
-
-
-def test_an_answer_at_once(workspace: Index, server: OpenAIServer) -> None:
-    calls = script(server, read=[triples(DESIGNED), triples(DESIGNED)], reason=[YES])
-    outcome = ask_counted(workspace, AGENT, SHORT)
-    assert [call.task for call in calls] == ["read", "read", "reason"]
-    # C' = bridge, fair; the beams go from "Ostra Bridge was designed by Ilse Harrow" to bridge and ilse;
-    # C_1 = RRF = bridge (2/61), then fair and ilse, both 1/62. passageLink of the triple: bridge, ilse, fair
-    check(
-        outcome,
-        calls,
-        ["bridge", "fair", "ilse"],
-        [DESIGNED],
-        ENOUGH,
-        [(1, "read", 0), (1, "gist read", 1), (1, "reason", 2)],
-    )
-    assert [hit.score for hit in outcome[0].hits] == pytest.approx([2 / 61, 1 / 62 + 1 / 63, 1 / 62 + 1 / 63])
-    assert {hit.source for hit in outcome[0].hits} == {AGENT}
-    assert [step.ids for step in steps(outcome[0], "read", "gist read")] == [
-        ("bridge", "fair"),
-        ("bridge", "fair", "ilse"),
-    ]
-    assert calls[2].shown == f"Facts:\n- Ostra Bridge | was designed by | Ilse Harrow\n\nQuestion: {SHORT}"
-
-
 BRIDGE = {
     "read": [triples(DESIGNED, BORN), triples(DESIGNED, BORN), triples(LIES), triples(LIES, DESIGNED)],
     "reason": [no("The river of Port Callan is not known."), YES],
@@ -159,36 +131,6 @@ def test_a_bridge_over_two_rounds(workspace: Index, server: OpenAIServer) -> Non
         (2, tuple(BRIDGE_RANKING)),
     ]
 
-
-def test_a_bridge_over_three_rounds(workspace: Index, server: OpenAIServer) -> None:
-    calls = script(
-        server,
-        read=[
-            triples(*read_triples)
-            for read_triples in ((DESIGNED,), (DESIGNED,), (BORN,), (BORN,), (LIES,), (LIES, ENDS))
-        ],
-        reason=[no("Her birthplace is missing."), no("The river is missing."), YES],
-        rewrite=[ask("Where was Ilse Harrow born?"), ask("On which river lies Port Callan, and where does it end?")],
-    )
-    agent = "gear(base_k=2, passage_link_k=3)"  # both searches are hybrid
-    outcome = ask_counted(workspace, agent, LONGER)
-    assert [call.task for call in calls] == [
-        *("read", "read", "reason", "rewrite"),
-        *("read", "read on", "reason", "rewrite"),
-        *("read", "read on", "reason"),
-    ]
-    names = ("read", "gist read", "reason", "rewrite")
-    paid = [(1 + n // 4, names[n % 4], n) for n in range(11)]
-    ranking = ["ilse", "bridge", "town", "meadow", "arl", "sarn", "fair"]
-    check(outcome, calls, ranking, [DESIGNED, BORN, LIES, ENDS], ENOUGH, paid)
-    assert by_equation_9(workspace, outcome[0], "hybrid", base_k=2, k=3) == ranking
-    first, second, third = (set(step.ids) for step in steps(outcome[0], "gist read"))
-    assert {"bridge", "ilse"} <= first  # each round's beams lead to the next passage of the chain
-    assert {"ilse", "town"} <= second
-    assert {"town", "arl"} <= third
-
-
-# ---------------------------------------------------------------- by hand
 
 # Everything here is worked out from the paper with a pencil. Each question, and each triple that is asked of an index,
 # is a direction of its own; what is written down for a text are its cosines with these, all others being 0. Base and
@@ -321,25 +263,12 @@ def test_a_dialogue_by_hand(tmp_path: Path, server: OpenAIServer) -> None:
 # ---------------------------------------------------------------- why it stops
 
 
-def test_a_rewrite_that_changes_nothing_ends_it(workspace: Index, server: OpenAIServer) -> None:
-    calls = script(
-        server,
-        read=[triples(DESIGNED), triples(SPANS)],
-        reason=[no("No designer.")],
-        rewrite=[ask(" who DESIGNED  Ostra Bridge? ")],
-    )
-    outcome = ask_counted(workspace, AGENT, SHORT)
-    assert [call.task for call in calls] == ["read", "read", "reason", "rewrite"]
-    check(outcome, calls, ["bridge", "fair", "sarn", "ilse"], [SPANS], BEFORE, BRIDGE_PAID[:4])
-    assert by_equation_9(workspace, outcome[0], "bm25", base_k=3, k=3) == ["bridge", "fair", "sarn", "ilse"]
-
-
-def test_a_question_of_an_earlier_round_ends_it_too(workspace: Index, server: OpenAIServer) -> None:
+def test_a_question_of_an_earlier_round_ends_it(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
         read=[triples(DESIGNED), triples(DESIGNED), triples(BORN), triples(BORN)],
         reason=[no("Nothing of her."), no("Nothing of the bridge.")],
-        rewrite=[ask("Where was Ilse Harrow born?"), ask(SHORT)],
+        rewrite=[ask("Where was Ilse Harrow born?"), ask(" who DESIGNED  Ostra Bridge? ")],
     )
     outcome = ask_counted(workspace, AGENT, SHORT)
     assert [call.task for call in calls] == [
@@ -354,7 +283,10 @@ def test_a_question_of_an_earlier_round_ends_it_too(workspace: Index, server: Op
     ]
     paid = [*BRIDGE_PAID, (2, "rewrite", 7)]
     check(outcome, calls, ["bridge", "ilse", "fair", "meadow", "town"], [DESIGNED, BORN], BEFORE, paid)
-    assert [step.note for step in steps(outcome[0], "rewrite")] == ["Where was Ilse Harrow born?", SHORT]
+    assert [step.note for step in steps(outcome[0], "rewrite")] == [
+        "Where was Ilse Harrow born?",
+        "who DESIGNED  Ostra Bridge?",
+    ]
 
 
 def test_a_question_may_be_asked_again(workspace: Index, server: OpenAIServer) -> None:
@@ -447,16 +379,6 @@ def test_a_read_that_finds_nothing(workspace: Index, server: OpenAIServer) -> No
     assert calls[1].shown == f"Facts:\n(none)\n\nQuestion: {SHORT}"
 
 
-def test_nothing_is_ever_read(workspace: Index, server: OpenAIServer) -> None:
-    calls = script(server, read=[triples()], reason=[no("No facts.")])
-    outcome = ask_counted(workspace, AGENT.replace(")", ", iterations=1)"), SHORT)
-    base, _ = ask_counted(workspace, "bm25", SHORT, k=3)
-    end = "stopped: after 1 iterations, of at most 1"
-    check(outcome, calls, ids(base), [], end, [(1, "read", 0), (1, "reason", 1)])
-    assert [hit.score for hit in outcome[0].hits] == pytest.approx([1 / 61, 1 / 62])
-    assert steps(outcome[0], "tripleLink", "passageLink") == []
-
-
 def test_a_reason_that_cannot_be_read_is_no(workspace: Index, server: OpenAIServer) -> None:
     calls = script(
         server,
@@ -479,30 +401,27 @@ def test_a_reason_that_cannot_be_read_is_no(workspace: Index, server: OpenAIServ
     assert outcome[1].stages[READ.name] == {"strict": 4}
 
 
-@pytest.mark.parametrize("before", [0, 1], ids=["read", "gist read"])
-def test_a_read_that_cannot_be_read_fails_the_question(before: int, workspace: Index, server: OpenAIServer) -> None:
-    script(server, read=[*[triples(DESIGNED)] * before, "I found none.", "None at all."])
+@pytest.mark.parametrize(
+    ("task", "earlier", "answers"),
+    [
+        (READ.name, 0, {"read": ["I found none.", "None at all."]}),
+        (READ.name, 1, {"read": [triples(DESIGNED), "I found none.", "None at all."]}),
+        (REWRITE_QUESTION.name, 3, {"read": [triples(DESIGNED)] * 2, "reason": [no("a")], "rewrite": ["Hm.", "Well."]}),
+    ],
+    ids=["read", "gist read", "rewrite"],
+)
+def test_what_cannot_be_read_fails_the_question(
+    task: str, earlier: int, answers: dict[str, Any], workspace: Index, server: OpenAIServer
+) -> None:
+    script(server, **answers)
     with (
-        pytest.raises(LLMError, match="gear-read: small gave no usable answer") as raised,
+        pytest.raises(LLMError, match=f"{task}: small gave no usable answer") as raised,
         ledger.record_calls() as tally,
     ):
         ask_counted(workspace, AGENT, SHORT)
     assert raised.value.kind == "malformed"
-    assert len(server.requests) == before + 2
-    assert tally.stages[READ.name]["failed"] == 1
-
-
-def test_what_is_no_triple_spoils_no_other(workspace: Index, server: OpenAIServer) -> None:
-    mixed = {"triples": [["Ostra Bridge", "spans"], [1, 2, 3], [" ", "a", "b"], triples(BORN)["triples"][0], "?"]}
-    script(server, read=[triples(DESIGNED), mixed], reason=[YES])
-    retrieval, _ = ask_counted(workspace, AGENT, SHORT)
-    assert ended(retrieval) == ([Triple("1", "2", "3"), BORN], ENOUGH)
-
-
-def test_a_rewrite_that_cannot_be_read_fails_the_question(workspace: Index, server: OpenAIServer) -> None:
-    script(server, read=[triples(DESIGNED)] * 2, reason=[no("a")], rewrite=["Hm.", "Well."])
-    with pytest.raises(LLMError, match="gear-rewrite: small gave no usable answer"):
-        ask_counted(workspace, AGENT, SHORT)
+    assert len(server.requests) == earlier + 2
+    assert tally.stages[task]["failed"] == 1
 
 
 def test_a_blank_rewrite_ends_it(workspace: Index, server: OpenAIServer) -> None:
@@ -545,19 +464,6 @@ def test_the_gist_may_be_read_from_what_the_beams_found(workspace: Index, server
     assert ids(retrieval) == ["bridge", "fair", "ilse"]
 
 
-def test_the_list_of_a_triple_is_cut(workspace: Index, server: OpenAIServer) -> None:
-    calls = script(server, read=[triples(BORN), triples(BORN)], reason=[YES])
-    rankings = []
-    for k in (1, 2, 10):
-        retrieval, _ = ask_counted(workspace, f"gear(base=bm25, link_base=bm25, base_k=1, passage_link_k={k})", SHORT)
-        assert ids(retrieval) == by_equation_9(workspace, retrieval, "bm25", base_k=1, k=k)
-        rankings.append(steps(retrieval, "passageLink")[0].ids)
-    assert len(calls) == 3  # the number of passages of a triple changes nothing that is asked
-    assert rankings[0] == ("ilse",)
-    assert rankings[1] == rankings[2][:2]
-    assert set(rankings[2]) == {"bridge", "fair", "ilse", "meadow", "town"}  # all that share a word with the triple
-
-
 def test_triples_are_looked_through_until_there_are_passages_enough(tmp_path: Path) -> None:
     many = spelt("many", *(f"Ostra Bridge|has pillar|number {n}" for n in range(9)))
     other = spelt("other", "Ostra Bridge|was paid for by a very rich and very old lady of the town|Ada Miller")
@@ -568,9 +474,6 @@ def test_triples_are_looked_through_until_there_are_passages_enough(tmp_path: Pa
         assert linker.passages(asks, 2) == [["many", "other"], ["rye"], []]
         assert linker.passages(asks, 1) == [["many"], ["rye"], []]
         assert linker.linked([pillar, pillar], asks[0], Trace(), 1) == ["many#t0000"]
-
-
-# ---------------------------------------------------------------- one round alone
 
 
 def test_sync_reads_once(workspace: Index, server: OpenAIServer) -> None:
@@ -590,14 +493,6 @@ def test_sync_reads_once(workspace: Index, server: OpenAIServer) -> None:
     assert ids(retrieval) == fused(beams.ids, base.ids)
     assert set(ids(retrieval)) == {"bridge", "ilse", "meadow", "town", "fair"}
     assert calls[0].shown.endswith(f"Question: {SHORT}")
-
-
-def test_sync_of_nothing_read_is_its_base(workspace: Index, server: OpenAIServer) -> None:
-    script(server, read=[triples()])
-    retrieval, tally = ask_counted(workspace, "gear.sync", SHORT)
-    base, _ = ask_counted(workspace, "hybrid", SHORT)
-    assert ids(retrieval) == ids(base)
-    assert tally.calls == 1
 
 
 # ---------------------------------------------------------------- what goes wrong elsewhere

@@ -10,7 +10,6 @@ from built_retriever import built_retriever
 from made_extractions import imported, openie, spelt
 
 from ragindex.errors import UsageError
-from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.parts.triples.sparse_graph import sparse_graph
 from ragindex.parts.triples.triples import Triples
@@ -62,9 +61,6 @@ def ask(workspace: Index, written: str | ExpandingScheme, k: int = 10, where: ob
     return built_retriever(workspace, written).retrieve(queries, k)
 
 
-# ---------------------------------------------------------------- spaces
-
-
 def test_memory_and_store_show_the_same(workspace: Index) -> None:
     graph, collection = workspace.open_part(TripleGraph()), workspace.open_part(Vectors(of=Triples()))
     vector = workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0]
@@ -88,22 +84,6 @@ def test_memory_and_store_show_the_same(workspace: Index) -> None:
         )
 
 
-def test_neighbours_are_the_nearest_of_a_plain_count(workspace: Index) -> None:
-    collection = workspace.open_part(Vectors(of=Triples()))
-    fields = ("subject", "predicate", "object", "vector")
-    rows = sorted((row for batch in collection.scan(fields) for row in batch.to_pylist()), key=lambda row: row["id"])
-    vector = unit(workspace.encoder.encode_queries(["Where does the Rhine reach Rotterdam?"])[0])
-    triples = triples_in_memory(workspace.open_part(TripleGraph()), collection)
-    assert triples is not None
-    space = MemorySpace(triples, vector)
-    for row in rows[::7]:
-        sides = {row["subject"], row["object"]}
-        shared = [other for other in rows if other is not row and sides & {other["subject"], other["object"]}]
-        shared.sort(key=lambda other: (-round(float(np.array(other["vector"], np.float64) @ vector), 9), other["id"]))
-        (near,) = space.around(space.of_ids([row["id"]]), 5)
-        assert [record.id for record in space.records(near.tolist())] == [other["id"] for other in shared[:5]]
-
-
 @pytest.mark.parametrize("scoring", ["composed", "exact", "refined"])
 def test_a_graph_that_does_not_fit_gives_the_same_answers(workspace: Index, scoring: str) -> None:
     in_memory = ask(workspace, f"gear.naive(scoring={scoring})")
@@ -113,16 +93,6 @@ def test_a_graph_that_does_not_fit_gives_the_same_answers(workspace: Index, scor
         retrieval.trace[-1].paths for retrieval in from_store
     ]
 
-
-def test_chains_keep_to_the_filter(workspace: Index) -> None:
-    where = meta("half", "first")
-    for retrieval in ask(workspace, "gear.naive(base=bm25, scoring=composed)", 30, where):
-        assert {hit.metadata[hit.doc_ids[0]]["half"] for hit in retrieval.hits} == {"first"}
-        assert retrieval.trace[-1].paths
-        assert all(int(id[1:]) % 2 for id in retrieval.trace[-1].ids)
-
-
-# ---------------------------------------------------------------- by hand
 
 A = spelt("a", "Rhine|rises in|Alps", "Rhine|reaches|Rotterdam")
 B = spelt("b", "Alps|hold|Mont Blanc")
@@ -156,23 +126,6 @@ def test_expansion_reaches_what_the_base_does_not(tmp_path: Path) -> None:
     workspace.remove(["d"])
     workspace.build(scheme)
     assert [hit.id for hit in scheme.open(workspace).retrieve(query, 5)[0].hits] == ["a", "b"]
-
-
-def test_each_k_is_a_run_of_its_own(workspace: Index) -> None:
-    assert Naive().depends_on_k(20)
-    assert not Naive(base_k=15).depends_on_k(20)
-    assert not Gear().depends_on_k(20)
-    for k in (2, 5):
-        of_k, fixed = (
-            ask(workspace, "gear.naive(base=bm25)", k),
-            ask(workspace, f"gear.naive(base=bm25, base_k={k})", k),
-        )
-        assert_same(of_k, fixed, f"k = {k}")
-    few, many = ask(workspace, "gear.naive(base_k=4)", 3), ask(workspace, "gear.naive(base_k=4)", 9)
-    assert [retrieval.hits for retrieval in few] == [retrieval.hits[:3] for retrieval in many]
-
-
-# ---------------------------------------------------------------- parameters
 
 
 def test_links_search_the_triples_whatever_they_were_over() -> None:
@@ -229,9 +182,6 @@ def test_defaults_are_the_papers() -> None:
     assert (Gear().base_k, Gear().iterations, Gear().passage_link_k) == (10, 4, 10)
 
 
-# ---------------------------------------------------------------- bad input
-
-
 def test_passages_without_triples(tmp_path: Path) -> None:
     documents = [
         Document("a", "", "The Rhine rises in the Alps.", {}),
@@ -243,32 +193,6 @@ def test_passages_without_triples(tmp_path: Path) -> None:
     assert [(hit.id, hit.source) for hit in retrieval.hits] == [("a", "gear.naive(base=bm25)")]
     assert retrieval.trace[-1].note == "0 triples to start from, 0 chains considered, 0 encoded"
     assert built_retriever(workspace, "gear.sync(base=bm25)").retrieve(query, 5)[0].hits[0].id == "a"
-
-
-def test_names_of_one_character_and_of_a_thousand(tmp_path: Path) -> None:
-    long = "x" * 500 + " " + "y" * 499
-    documents = [
-        spelt("a", f"é|is|{long}"),
-        spelt("b", f"{long}|has|Q"),
-        spelt("c", "Q|of|é"),
-        spelt("d", "\u200b|-|—"),
-    ]
-    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    retrieval = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(
-        [Query("q", f"é {long}?")], 5
-    )[0]
-    assert {hit.id for hit in retrieval.hits} == {"a", "b", "c"}
-
-
-def test_rings_and_repeats_end(tmp_path: Path) -> None:
-    documents = [spelt(f"r{n}", f"e{n}|to|e{(n + 1) % 6}", f"e{n}|to|e{n}") for n in range(6)]
-    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    written = "gear.naive(base=bm25, base_k=1, scoring=composed, beam_length=12)"
-    retrieval = built_retriever(workspace, written).retrieve([Query("q", "e0 to e1")], 6)[0]
-    chains = [[triple.subject for triple in path] for path in retrieval.trace[-1].paths]
-    assert chains
-    assert max(map(len, chains)) <= 12
-    assert len({hit.id for hit in retrieval.hits}) == len(retrieval.hits)
 
 
 def test_a_hub_of_a_hundred_thousand_triples() -> None:

@@ -11,7 +11,7 @@ from made_extractions import imported, notes, openie, spelt
 
 from examples import examples
 from ragindex._util.durable_files import RepairWarning
-from ragindex.errors import DamagedError, StaleWarning, StoreError
+from ragindex.errors import DamagedError, StaleWarning
 from ragindex.index.index import Index
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.sparse_graph import SparseGraph
@@ -83,8 +83,6 @@ def test_entities_in_folded_case(memory_gib: int, workspace: Index) -> None:
     assert graph.of_entities([part.over.key("MONT  blanc"), "Rhine"]) == [["B#t0000"], []]
 
 
-# ---------------------------------------------------------------- against a plain count
-
 NAMES = st.sampled_from(["a", "b", "B", "é", "z", "ｚ", "\U0001f35e", "\uffff", "a b"])
 
 
@@ -109,27 +107,6 @@ def test_against_a_plain_count(triples: dict[str, tuple[str, str]], limit: int |
         *(sorted(id for id in ids if id[:1] == passage)[:limit] for passage in passages),
         [],
     ]
-
-
-def test_a_hub(tmp_path: Path) -> None:
-    n = 50_000
-    ids = [f"t{number:05d}" for number in range(n)]
-    table = pa.table(
-        {
-            "id": ids[::-1],
-            "subject_key": ["hub"] * n,
-            "object_key": [f"e{number % 7}" for number in range(n)],
-            "passage_id": ["p"] * n,
-        }
-    )
-    graph = sparse_graph.load_graph(tmp_path / sparse_graph.save_graph(sparse_graph.sparse_graph(table), tmp_path))
-    assert graph.neighbours(["t00001", "t49999"], 3) == [["t00000", "t00002", "t00003"], ["t00000", "t00001", "t00002"]]
-    assert graph.neighbours(["t00002"]) == [[id for id in ids if id != "t00002"]]
-    assert graph.entities.members.dtype == graph.sides.dtype == "int32"
-    assert not graph.entities.members.flags.writeable
-
-
-# ---------------------------------------------------------------- over several syncs
 
 
 def answers(workspace: Index, part: TripleGraph = IN_FILES) -> list[list[str]]:
@@ -160,26 +137,6 @@ def test_readers_keep_the_graph_of_the_sync_they_are_pinned_to(tmp_path: Path) -
     assert opened.neighbours(["A#t0000"]) == before[:1]  # the mapped files outlive their names
 
 
-def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
-    workspace = build(tmp_path, A, B)
-    first = answers(workspace)
-    folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
-    folders_before, reader = list(folders.iterdir()), Index.open(tmp_path / "w", create=True)
-    for documents in ([C], [B]):
-        workspace.remove(
-            [
-                document.id
-                for document in (A, B, C)
-                if document.id in workspace.documents.sources() and document is not A
-            ]
-        )
-        workspace.add(documents)
-        workspace.build()
-    assert answers(workspace) == first
-    assert list(folders.iterdir()) == folders_before
-    reader.close()
-
-
 def test_files_that_are_lost(tmp_path: Path) -> None:
     workspace = build(tmp_path, A)
     folder = next((tmp_path / "w" / "parts").glob("triple_graph-*/*"))
@@ -195,10 +152,3 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     with pytest.warns(RepairWarning, match="hashes.json cannot be read .*: rebuilt"):
         workspace.build()
     assert answers(workspace)[0] == ["A#t0001", "A#t0002", "B#t0000"]
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    table = pa.table({"id": ["1"], "subject_key": ["a"], "object_key": ["b"], "passage_id": ["p"]})
-    with pytest.raises(StoreError, match="could not be written to .*file"):
-        sparse_graph.save_graph(sparse_graph.sparse_graph(table), tmp_path / "file")

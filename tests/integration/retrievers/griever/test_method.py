@@ -17,8 +17,6 @@ from ragindex.llm.tasks import Task
 from ragindex.plugins import registry
 from ragindex.retrieval.trace import IF_STOPPED
 from ragindex.types import Document, Query, Retrieval, Step
-from ragindex_retrievers.griever.lookups import aliases_in
-from ragindex_retrievers.griever.method import GrieverRetriever
 
 NORTH_STAR = "Who married the publisher of abolitionist newspaper The North Star?"
 DOCUMENTS = (
@@ -56,40 +54,11 @@ def steps(retrieval: Retrieval, index: str) -> list[Step]:
     return [step for step in retrieval.trace if step.index == index]
 
 
-# ---------------------------------------------------------------- what it finds
-
-
-def test_the_second_passage_is_joined_on(workspace: Index) -> None:
-    """No word of the question is in it: it is found by the entity that the first passage gives."""
-    assert "helen" not in ids(ask(workspace, "composed", k=2))
-    assert "helen" not in ids(ask(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)"))
-    assert "helen" in ids(ask(workspace, FEW))
-
-
-def test_a_rewritten_question_names_what_was_found(workspace: Index) -> None:
-    retrieval = ask(workspace, FEW)
-    [rewritten] = steps(retrieval, "rewrite")
-    assert "Frederick Douglass" in rewritten.note
-    assert "The North Star" not in rewritten.note
-    assert steps(ask(workspace, "griever(rewrite=false)"), "rewrite") == []
-
-
-def test_aliases_count_in_their_sense_alone(workspace: Index) -> None:
-    """Polaris is The North Star where the stars are spoken of: a question about the newspaper never gets there."""
-    about_news = ask(workspace, "griever(base_k=1, split=false)", "Which abolitionist newspaper did Douglass publish?")
-    assert "bear" not in ids(about_news)
-    about_stars = ask(workspace, "griever(base_k=1, split=false)", "What does Ursa Minor, of Polaris, contain?")
-    assert ids(about_stars)[:2] == ["bear", "sky"] or ids(about_stars)[:2] == ["sky", "bear"]
-
-
 def test_stopping_after_one_iteration_is_told(workspace: Index) -> None:
     stops = steps(ask(workspace, FEW), IF_STOPPED)
     assert [step.iteration for step in stops] == [1, 2]
     once = ask(workspace, "griever(base_k=2, t_max=4, split=false, iterations=1)")
     assert stops[0].ids == tuple(hit.id for hit in once.hits)
-
-
-# ---------------------------------------------------------------- whom it asks
 
 
 class Silent(LLMPlugin):
@@ -151,20 +120,6 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     assert batches == [(clause,)]
 
 
-def test_ngrams_can_be_encoded_as_texts(workspace: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    passing: list[int] = []
-    encode = CachedEncoder.encode_passing
-    monkeypatch.setattr(
-        CachedEncoder, "encode_passing", lambda self, texts: (passing.append(len(texts)), encode(self, texts))[1]
-    )
-    retrieval = ask(workspace, "griever(ngrams=texts, max_ngram=2, split=false, iterations=1)", "Who published it?")
-    assert passing == [5]  # three words and two pairs
-    assert retrieval.hits
-
-
-# ---------------------------------------------------------------- what it explains
-
-
 def test_the_way_is_explained(workspace: Index) -> None:
     question = "Where was the woman who married the publisher of The North Star born?"
     retrieval = ask(workspace, "griever(base_k=2)", question)
@@ -182,19 +137,6 @@ def test_the_way_is_explained(workspace: Index) -> None:
     assert ("The North Star", "Frederick Douglass", "Frederick Douglass", "Helen Pitts Douglass") in [
         (first.subject, first.object, second.subject, second.object) for first, second in joined
     ]
-
-
-# ---------------------------------------------------------------- parameters
-
-
-def test_every_row_of_the_papers_ablation(workspace: Index) -> None:
-    for changed in ("shortlist=full", "shortlist=none", "base=hybrid"):
-        retrieval = ask(workspace, f"griever(base_k=2, {changed})")
-        assert ids(retrieval)[0] in ("star", "helen")
-    unshortened = steps(ask(workspace, "griever(base_k=2, split=false, shortlist=none)"), "matched triples")[0]
-    assert len(unshortened.paths) == 4  # both triples of both passages
-    fewer = steps(ask(workspace, "griever(base_k=2, split=false, t_max=1)"), "matched triples")[0]
-    assert len(fewer.paths) == 1
 
 
 @pytest.mark.parametrize(
@@ -215,9 +157,6 @@ def test_what_is_allowed(written: str, message: str) -> None:
         registry.scheme(written)
 
 
-# ---------------------------------------------------------------- small corpora
-
-
 def test_a_corpus_without_triples(tmp_path: Path) -> None:
     documents = [Document("a", "", "Nothing here."), Document("b", "", "nor here, where nothing is named")]
     workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
@@ -231,24 +170,3 @@ def test_a_corpus_without_triples(tmp_path: Path) -> None:
     retrieval = ask(workspace, "griever(retrieval_weight=0)", question.text)
     assert ids(retrieval)[0] == "b"
     assert [hit.score for hit in retrieval.hits] == [-1.0]
-
-
-def test_a_chain_of_aliases_across_senses(tmp_path: Path) -> None:
-    """Orange is a company, and a fruit: what either is called else holds where that sense was found."""
-    documents = (
-        spelt("company", "Orange|also known as|France Telecom", "Orange|sells|telephones"),
-        spelt("fruit", "Orange|also known as|Citrus sinensis", "Orange|grows in|groves"),
-        spelt("plant", "Citrus sinensis|grown by|farmers in Valencia"),
-        spelt("paris", "France Telecom|seated in|Issy-les-Moulineaux"),
-        *(spelt(f"other{n}", f"thing {n}|lies beside|thing {n + 1}") for n in range(6)),
-    )
-    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
-    workspace.build(registry.scheme("griever"))
-    retriever = registry.scheme("griever").open(workspace)
-    assert isinstance(retriever, GrieverRetriever)
-    names = ["Orange", "France Telecom", "Citrus sinensis"]
-    _, pairs = retriever.index.around([], [["company"], ["fruit"], ["plant"]])
-    of_company, of_fruit, of_plant = (aliases_in(each, names) for each in pairs)
-    assert of_company == {"Orange": ("France Telecom",), "France Telecom": ("Orange",)}
-    assert of_fruit == {"Orange": ("Citrus sinensis",), "Citrus sinensis": ("Orange",)}
-    assert of_plant == {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
-from math import log, sqrt
+from math import log
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,18 +63,6 @@ def test_links_in_both_directions(harbour: Index) -> None:
     }
 
 
-def test_common_names_weigh_less_and_shared_ones_too(workspace: Index) -> None:
-    documents = [
-        *(Document(f"m{n}", f"Letter {n}", "Ada Lund wrote it.") for n in range(3)),
-        Document("ada", "Ada Lund", "A writer."),
-        Document("film", "Ada Lund (film)", "A film."),
-    ]
-    weight = log(5 / 3) / log(5) / sqrt(2)
-    links = links_of(workspace, documents, "m0")
-    assert links == {Link("m0", id, (id,), weight, "ada lund") for id in ("ada", "film")}
-    assert links_of(workspace, [], "m0", max_mentions=2) == set()
-
-
 def test_a_longer_name_is_preferred_even_if_it_is_added_later(workspace: Index) -> None:
     before = links_of(workspace, [FILM, DIRECTOR, CITY, OTTER], "city", "film")
     mentions = log(4 / 2) / log(4)
@@ -117,22 +105,6 @@ def test_words_of_a_question_are_those_of_the_language_of_the_index(tmp_path: Pa
     assert {hit.id: hit.score for hit in retrieval.hits} == {"a": 1.0, "b": 1.0}
 
 
-@pytest.mark.parametrize(("words_before", "scored"), [(63, True), (64, False)])
-def test_the_first_64_words_of_a_question_are_scored(words_before: int, scored: bool, harbour: Index) -> None:
-    question = " ".join(["film", *(f"unknown{number}" for number in range(1, words_before)), "otter"])
-    scores = {hit.id: hit.score for hit in ask(harbour, "links(weight=0,seeds=0,title_bonus=0)", question).hits}
-    assert (scores["otter"] > 0) == scored
-    assert scores["film"] > 0
-
-
-def test_backward_links_weigh_less(harbour: Index) -> None:
-    retrieval = ask(harbour, LEXICAL, "which town")
-    assert {hit.id: hit.score for hit in retrieval.hits} == {"town": 1.0, "ada": 0.175, "film": 0.0, "otter": 0.0}
-    assert retrieval.trace[-1].note == "ada mentions town (tellin)"
-    without = ask(harbour, LEXICAL.replace("seeds=1", "seeds=1,backward=0"), "which town")
-    assert {hit.id: hit.score for hit in without.hits} == {"town": 1.0, "ada": 0.0, "film": 0.0, "otter": 0.0}
-
-
 def test_what_a_linked_passage_adds_to_the_question_counts(harbour: Index) -> None:
     method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0,novelty_weight=1,kept={kept})"
     question = "film born"
@@ -153,32 +125,6 @@ def test_what_a_linked_passage_adds_to_the_question_counts(harbour: Index) -> No
         ("otter", 0),
         ("town", 0),
     ]
-
-
-def test_of_a_linked_document_only_the_best_passage_gains(tmp_path: Path) -> None:
-    workspace = Index.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0), create=True)
-    long = Document("long", "Red Quay", "The quay lies in the far north. The walls of it were stone.")
-    other = Document("other", "Red Quay", "Another one stands elsewhere.")
-    workspace.add([long, other, Document("a", "Diary", "A film was shot at Red Quay.")])
-    method = "links(weight=0,seeds=1,title_bonus=0,link_weight=0.25,novelty_weight=1,confirmed_titles=0,kept=0)"
-    retrieval = ask(workspace, method, "film that was shot where walls were")
-    assert {hit.id: hit.score for hit in retrieval.hits} == {
-        "long#1": pytest.approx(1 + 1.25 / sqrt(3)),  # three passages have the name; all of BM25 is new
-        "a#0": 1.0,
-        "other#0": pytest.approx(0.25 / sqrt(3)),  # nothing is new
-        "long#0": 0.0,  # would have the same gain, were it alone
-    }
-
-
-def test_a_passage_that_the_question_names_gets_a_bonus(harbour: Index) -> None:
-    plain, named = (ask(harbour, f"links(seeds=0,title_bonus={bonus})", "where is tellin") for bonus in (0, 0.5))
-    gained = {hit.id: hit.score for hit in named.hits}
-    assert {hit.id: gained[hit.id] - hit.score for hit in plain.hits} == {
-        "town": pytest.approx(0.5),
-        "ada": 0.0,
-        "film": 0.0,
-        "otter": 0.0,
-    }
 
 
 def test_steps_have_the_time_they_took(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,16 +159,6 @@ def test_hyperlinks_of_files(workspace: Index, tmp_path: Path) -> None:
     }
 
 
-def test_a_passage_does_not_mention_its_own_name(workspace: Index) -> None:
-    """Else all passages of a document whose text has its title would be linked with one another."""
-    documents = [
-        Document("one", "Ada Lund", "Ada Lund was born in Tellin."),
-        Document("two", "Ada Lund (film)", "Ada Lund is a film."),
-        TOWN,
-    ]
-    assert links_of(workspace, documents, "one", "two") == {Link("one", "town", ("town",), 1.0, "tellin")}
-
-
 def test_headings_of_all_formats_are_names(workspace: Index, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     files = {
@@ -246,16 +182,6 @@ def test_a_heading_that_becomes_text_is_no_name_any_more(workspace: Index) -> No
     assert links_of(workspace, [Document("a", "Walks", text, sections=sections[:1])], "b") == set()
 
 
-def test_passages_of_one_document_are_not_linked(tmp_path: Path) -> None:
-    workspace = Index.open(tmp_path / "cut", encoder=Letters(), chunking=Chunking(30, 0), create=True)
-    text = "We saw Red Quay and the boats. Red Quay is of green stone."
-    sections = (Section(31, ("Red Quay",)),)
-    documents = [Document("a", "Walks", text, sections=sections), Document("b", "Notes", "On Red Quay.")]
-    name, weight = "red quay", log(3 / 2) / log(3)
-    links = links_of(workspace, documents, "a#0", "a#1", "b#0")
-    assert links == {Link("a#1", "b#0", ("b",), weight, name, backward=True), Link("b#0", "a#1", ("a",), weight, name)}
-
-
 def letters(confirmed: int, unconfirmed: int) -> list[Document]:
     return [
         *(Document(f"c{n}", f"Letter {n}", f"This is letter {n}.") for n in range(confirmed)),
@@ -272,12 +198,6 @@ def test_titles_are_names_if_half_of_the_documents_begin_with_a_word_of_theirs(w
     assert named_by(workspace, [], confirmed_titles=0) == believed
     workspace.remove(["more"])
     assert named_by(workspace, []) == believed
-
-
-def test_few_titles_are_names(workspace: Index) -> None:
-    mention = Document("m", "Diary", "A letter on Overview 3 and on Ada Lundxxxx.")
-    assert named_by(workspace, [mention, *letters(0, 28)]) == {("u3", "overview 3")}
-    assert named_by(workspace, [Document("more", "Summary", "Nothing.")]) == {("u4", "ada lundxxxx")}  # 0 of 30
 
 
 def named_by(workspace: Index, documents: Sequence[Document], **settings: int) -> set[tuple[str, str]]:

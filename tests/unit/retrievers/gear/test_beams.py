@@ -19,9 +19,6 @@ from ragindex_retrievers.gear.space import DIGITS, Record
 EXACT = Search(scoring="exact")
 
 
-# ---------------------------------------------------------------- a plain space
-
-
 @dataclass(frozen=True)
 class Listed:
     """Triples in a list: the place of each is its index. Neighbours by trying all pairs."""
@@ -71,9 +68,6 @@ def encode(texts: Sequence[str]) -> np.ndarray:
 def listed(triples: Sequence[Triple], question: str = "who is q") -> Listed:
     vectors = encode([text(triple) for triple in triples] or ["nothing"]).astype(np.float64)
     return Listed(triples, vectors, encode([question])[0].astype(np.float64))
-
-
-# ---------------------------------------------------------------- Algorithm 1, line by line
 
 
 def algorithm_1(space: Listed, initial: Sequence[int], b: int, length: int, gamma: float, most: int = 100):  # type: ignore[no-untyped-def]
@@ -127,9 +121,6 @@ def test_refined_with_room_for_all_is_exact(triples: list[Triple], b: int, lengt
     assert refined.paths() == exact.paths()
     assert refined.scores.tolist() == exact.scores.tolist()
     assert refined.encoded == exact.encoded == exact.considered - len(initial)
-
-
-# ---------------------------------------------------------------- by hand
 
 
 def corner(degrees: float) -> list[float]:
@@ -190,12 +181,6 @@ def test_dead_ends() -> None:
     assert beams.chains.tolist() == [[0, 1], [4, NOTHING], [0, 2]]
     alone = search_beams(hand(), np.array([4, 3]), COMPOSED, never)
     assert alone.paths() == [[4], [3]]  # nothing extends: the last beams that there were
-
-
-def test_one_triple_a_chain() -> None:
-    beams = search_beams(hand(), np.array([3, 0, 4, 0]), replace(COMPOSED, beam_length=1), never)
-    assert beams.paths() == [[4], [0]]
-    assert beams.scores == pytest.approx([1.0, 0.5], abs=1e-9)
 
 
 def test_refined_encodes_the_survivors_alone() -> None:

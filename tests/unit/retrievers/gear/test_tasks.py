@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_gear import BORN, DESIGNED, LIES, SPANS, task_of
 
 from examples import examples
-from ragindex._util.canonical import encodable
 from ragindex.english import extract
 from ragindex.llm.answer_question import NumberedPassage
 from ragindex.llm.output import is_closed, read_json, schema_text
@@ -111,20 +110,6 @@ def test_no_text_breaks_out(name: str, marker: str) -> None:
         assert last.startswith(f"[1] title {marker}\ntext {marker}\n")
 
 
-@settings(max_examples=examples(100))
-@given(st.text(max_size=60), st.text(max_size=60))
-@example("\ud800 half", "a\r\nb\u2028c")
-def test_any_text_stands_in_a_prompt_as_it_is(text: str, question: str) -> None:
-    messages = render_messages(
-        READ, inputs(question, Triple(text, text, text), passages=[NumberedPassage(1, "x", text, text)])
-    )
-    assert roles(messages) == DEMONSTRATED_TWICE
-    written = encodable(text)
-    assert f"[1] {written}\n{written}\n" in messages[-1].content
-    assert f"- {written} | {written} | {written}\n" in messages[-1].content
-    assert messages[-1].content.endswith(f"Question: {encodable(question)}")
-
-
 @pytest.mark.parametrize("task", [READ, REASON, REWRITE_QUESTION], ids=lambda task: task.name)
 def test_strict_endpoints_take_the_schemas(task: Task[Any]) -> None:
     output: Any = task.output
@@ -210,10 +195,6 @@ def test_plain_rewrites() -> None:
 )
 def test_no_stays_no(text: str) -> None:
     assert not reasoned(text).answerable
-
-
-def test_a_plain_reply_may_hold_the_json_that_the_prompt_asks_for() -> None:
-    assert rewritten('```json\n{"question": "Where was Ilse Harrow born?"}\n```') == "Where was Ilse Harrow born?"
 
 
 def test_a_plain_no_may_hold_the_json_that_the_prompt_asks_for() -> None:

@@ -5,6 +5,7 @@ import pytest
 from ragindex._util import canonical
 from ragindex.errors import UsageError
 from ragindex.plugins import registry
+from ragindex_retrievers.griever.lookups import RecentValues
 from ragindex_retrievers.griever.parts.partial_triples import partial_id
 
 
@@ -46,3 +47,18 @@ def test_ids_are_those_of_entity_predicate_and_direction() -> None:
     assert (
         len({partial_id(*names, inverse) for names in (("a b", "c"), ("a", "b c")) for inverse in (True, False)}) == 4
     )
+
+
+def test_what_was_added_last_is_held() -> None:
+    recent: RecentValues[int] = RecentValues(3)
+    assert recent.split(["a", "b", "a"]) == ({}, ["a", "b"])
+    assert recent.completed({}, {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    assert recent.split(["b", "c"]) == ({"b": 2}, ["c"])
+    assert recent.completed({"b": 2}, {"c": 3, "d": 4}) == {"b": 2, "c": 3, "d": 4}
+    assert recent.values == {"b": 2, "c": 3, "d": 4}
+
+
+def test_more_at_once_than_are_held_are_given_all_the_same() -> None:
+    recent: RecentValues[int] = RecentValues(1)
+    assert recent.completed({"a": 1}, {"b": 2, "c": 3}) == {"a": 1, "b": 2, "c": 3}
+    assert recent.values == {"c": 3}

@@ -1,11 +1,15 @@
-"""Names of passages, places where names may stand, and hyperlinks: by hand, and for any text."""
+"""Names of passages, places where they may stand, hyperlinks, and the gains of linked passages."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragindex_retrievers.links import names
-from ragindex_retrievers.links.names import Occurrence, Window
+from ragindex_retrievers.links.method import CandidateScores, Links
+from ragindex_retrievers.links.names import Window
 
 
 @pytest.mark.parametrize(
@@ -48,30 +52,6 @@ def test_windows_without_a_start_are_left_out() -> None:
     assert names.find_windows("", ["b.md"]) == [Window(("/b.md",), "1")]
 
 
-def test_occurrences_and_prefixes() -> None:
-    windows = names.find_windows("Ada Lund of Oslo")
-    assert names.find_occurrences(windows) == {
-        "ada lund": [Occurrence(0, 0, 2)],
-        "ada lund of": [Occurrence(0, 0, 3)],
-        "ada lund of oslo": [Occurrence(0, 0, 4)],
-        "lund": [Occurrence(0, 1, 2)],
-        "lund of": [Occurrence(0, 1, 3)],
-        "lund of oslo": [Occurrence(0, 1, 4)],
-        "oslo": [Occurrence(0, 3, 4)],
-    }
-    assert names.list_prefixes(windows) == ["ada lund", "ada lund of", "lund", "lund of", "lund of oslo", "oslo"]
-    assert names.find_prefix("university of new york") == "university of new"
-    assert names.find_prefix("oslo") == "oslo"
-
-
-def test_longer_runs_around_a_name() -> None:
-    windows = names.find_windows("He left New York City. New York")
-    first, second = names.find_longer("new york", windows)
-    assert first == ["new york city", "new york city new", "new york city new york"]
-    assert second == ["new york city new york", "york city new york", "city new york"]
-    assert names.find_longer("york city hall", windows) == []
-
-
 @given(st.text(max_size=300))
 def test_windows_are_read_as_they_were_written(text: str) -> None:
     windows = [Window(list(window.words), window.starts) for window in names.find_windows(text, ["a b/c.md"])]
@@ -90,18 +70,6 @@ def test_longer_runs_are_those_of_the_occurrences(text: str) -> None:
         assert sorted(map(sorted, long)) == sorted(around)
 
 
-def test_keys_that_a_question_may_hold() -> None:
-    assert names.list_question_keys("Who led red harbour?") == [
-        "who led",
-        "who led red",
-        "who led red harbour",
-        "led red",
-        "led red harbour",
-        "red harbour",
-        "harbour",
-    ]
-
-
 @pytest.mark.parametrize(
     ("address", "target"),
     [
@@ -118,3 +86,25 @@ def test_keys_that_a_question_may_hold() -> None:
 def test_targets_of_hyperlinks(address: str, target: list[str]) -> None:
     assert names.find_targets(f"See [it]({address}).", "docs/a.md") == target
     assert names.find_targets("See it.", "docs/a.md", [("it", address), ("not here", "z.md")]) == target
+
+
+@pytest.mark.parametrize(("k", "depends"), [(9, False), (10, False), (11, True)])
+def test_first_hits_depend_on_k_above_depth(k: int, depends: bool) -> None:
+    assert Links(depth=10).depends_on_k(k) is depends
+
+
+@pytest.mark.parametrize(
+    ("gains", "taken", "raised"),
+    [
+        ([0.25, 0.5, 0.125], [1, 2], [0.5, 0.125]),
+        ([0.5, 0.5, 0.75], [2, 0], [0.5, 0.75]),  # of equal gains the first is taken
+        ([0.25, 0.0, 0.0], [0], [0.25, 0.0]),  # a gain of 0 raises nothing
+    ],
+)
+def test_each_passage_has_its_largest_gain(
+    gains: Sequence[float], taken: Sequence[int], raised: Sequence[float]
+) -> None:
+    scores = CandidateScores(0.5)
+    scores.add(["a", "b"], np.array([0.0, 1.0]), np.ones((2, 1)))
+    assert scores.raise_gains(np.array([0, 0, 1]), np.array(gains)).tolist() == taken
+    assert scores.gain.tolist() == raised

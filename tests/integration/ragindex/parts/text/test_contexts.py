@@ -18,11 +18,10 @@ from ragindex.estimate import estimate
 from ragindex.index.index import Index
 from ragindex.interfaces import Part
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.parts.text.contexts import PLACING_SENTENCE, PassageContexts, below_title, bound_sentence
+from ragindex.parts.text.contexts import PLACING_SENTENCE, below_title, bound_sentence
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.text.preceding import Preceding
 from ragindex.plugins import registry
-from ragindex.types import Chunking, Document, Query, Section
+from ragindex.types import Document, Query, Section
 
 PIER = "# Pier\n\nThe old pier is closed.\n\n## Tides\n\nIt turns twice.\n\n## Fees\n\nA berth costs nine crowns."
 TIDES, FEES = PIER.index("## Tides"), PIER.index("## Fees")
@@ -133,9 +132,6 @@ def test_a_sentence_is_bounded() -> None:
     assert bound_sentence("") == ""
 
 
-# ---------------------------------------------------------------- a model
-
-
 def write(body: Mapping[str, Any]) -> str:
     return json.dumps({"sentence": f"Of {str(body['messages'][-1]['content'])[-5:]}. And more."})
 
@@ -203,25 +199,9 @@ def test_where_a_model_gives_none_the_rule_does(server: OpenAIServer, tmp_path: 
         ]
 
 
-def test_rules_say_so(tmp_path: Path) -> None:
-    with Index.open(tmp_path, create=True) as workspace:
-        workspace.add([LETTERS])
-        workspace.build(WORDS)
-        assert notes(workspace, "contexts") == ["Contexts of passages were made by rules, not by a language model."]
-
-
 def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
     corpus = Corpus("made", "made", (LETTERS, Document("z", "Z", " ")), 0, (), True)
     scheme = registry.scheme("bm25(over=passages(size=2, context=sentence))")
     (estimated,) = estimate(corpus, [scheme], registry.llm("openai:small"), LLMSettings())
     assert (estimated.task, estimated.calls) == (PLACING_SENTENCE.name, 4)
     assert server.requests == []
-
-
-def test_the_preceding_passage_of_every_chunking(tmp_path: Path) -> None:
-    before = Preceding().with_chunking(Chunking(2, 1, "words"))
-    with Index.open(tmp_path, create=True) as workspace:
-        workspace.add([Document("x", "", "one two three")])
-        workspace.build(before, PassageContexts().with_chunking(Chunking(2, 1, "words")))
-        rows = [{"id": "x#words2+1.0", "doc_id": "x"}, {"id": "x#words2+1.1", "doc_id": "x"}]
-        assert workspace.open_part(before).of(rows) == ["", "one two"]

@@ -24,22 +24,19 @@ from made_trees import (
 )
 from openai_server import OpenAIServer, Received, chat
 
-from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.english import summarise
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
-from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.trees.summary_tree import SUMMARY, SummaryTree
+from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.vectors.vectors import Vectors, vectors_of
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS
-from ragindex.types import Document, Query
-from ragindex_baselines.bm25 import BM25
+from ragindex.types import Document
 from ragindex_baselines.dense import Dense
 
 FLAT = SummaryTree(dimensions=2, stop_at=2)
@@ -108,21 +105,6 @@ def test_the_tree_node_by_node(server: OpenAIServer, tmp_path: Path) -> None:
     assert notes(workspace, "summary_tree") == ["20 leaves; 3, 1 on the levels above."]
 
 
-def test_a_summary_is_found_by_vector_by_text_and_by_filter(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = opened(tmp_path, server, BRIDGED)
-    workspace.build(Dense(over=FLAT), BM25(over=FLAT))
-    up = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,0,1")], 4)[0].hits
-    assert up[0].kind == "summary"  # the middle of the ring
-    assert (up[0].passage_ids, up[0].doc_ids) == (tuple(C), tuple(C))
-    assert sorted(hit.id for hit in up[1:]) == C
-    by_text = BM25(over=FLAT).open(workspace).retrieve([Query("q", "c2")], 9)[0].hits
-    assert [hit.kind for hit in by_text] == ["passage", "summary", "summary"]
-    only_b = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,1,0", meta("letter", "b"))], 99)[0].hits
-    assert sorted(hit.id for hit in only_b) == B  # the summary over them holds m too
-    both = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,1,0", meta("letter", "b", "m"))], 99)[0].hits
-    assert sorted(hit.kind for hit in both) == [*["passage"] * 9, "summary"]
-
-
 def test_a_cluster_of_one_makes_no_node_and_goes_up(server: OpenAIServer, tmp_path: Path) -> None:
     documents = [*around("a", 0, 0.2, 6), *around("b", 1, 0.2, 6), *around("c", 2, 0.1, 4), at("m", 1, 1, 0)]
     tree = SummaryTree(dimensions=3, stop_at=3)
@@ -140,34 +122,12 @@ def test_a_cluster_of_one_makes_no_node_and_goes_up(server: OpenAIServer, tmp_pa
     assert level == 2
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_corpus_of_one_and_of_two_passages(count: int, server: OpenAIServer, tmp_path: Path) -> None:
-    documents = [at("a", 1, 0, 0), at("b", 0, 1, 0)][:count]
-    workspace = opened(tmp_path, server, documents)
-    lowest, default = SummaryTree(stop_at=1), SummaryTree()
-    workspace.build(lowest, default)
-    assert sorted(nodes(workspace, default)) == ["a", "b"][:count]
-    assert drawn(workspace, default) == {}
-    assert drawn(workspace, lowest) == ({"(a b)": ["a", "b"]} if count == 2 else {})
-    assert summaries(server) == ([["a", "b"]] if count == 2 else [])
-    workspace.remove([document.id for document in documents])
-    workspace.build()
-    assert nodes(workspace, lowest) == nodes(workspace, default) == {}
-
-
 def test_texts_without_words_are_leaves_and_nothing_else(server: OpenAIServer, tmp_path: Path) -> None:
     blank = [Document("x", "", " \n"), Document("y", "", ""), Document("z", "", "no direction")]
     workspace = opened(tmp_path, server, [*BRIDGED, *blank])
     workspace.build(FLAT)
     assert {"x", "y", "z"} < set(nodes(workspace, FLAT))
     assert not {"x", "y", "z"} & {child for row in nodes(workspace, FLAT).values() for child in row["children"]}
-
-
-def test_only_leaves(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = opened(tmp_path, server, BRIDGED)
-    workspace.build(SummaryTree(levels=1, stop_at=1))
-    assert sorted(nodes(workspace, SummaryTree(levels=1, stop_at=1))) == sorted(document.id for document in BRIDGED)
-    assert server.requests == []
 
 
 def test_passages_of_a_document_stand_in_its_order(server: OpenAIServer, tmp_path: Path) -> None:
@@ -228,31 +188,6 @@ def test_a_summary_that_is_longer_than_asked_for_is_cut(server: OpenAIServer, tm
     assert len(row["text"].split()) == 501
 
 
-# ---------------------------------------------------------------- failures
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [('{"summary": "  "}', "malformed"), ("", "empty")],
-)
-def test_an_answer_that_cannot_be_used_is_asked_for_again_and_counted(
-    answer: str, kind: str, server: OpenAIServer, tmp_path: Path
-) -> None:
-    def choose(received: Received, earlier: int) -> Any:
-        again = "cannot be used" in json.dumps(received.body)
-        return chat(content=answer) if shown(received.body)[0].startswith("c1") and not again else None
-
-    server.choose = choose
-    workspace = opened(tmp_path, server, BRIDGED)
-    with ledger.record_calls() as tally:
-        workspace.build(FLAT)
-    counted = tally.stages[SUMMARY.name]
-    assert (counted["asked again"], counted[kind], counted["failed"]) == (1, 1, 0)
-    assert len(server.requests) == 5
-    assert drawn(workspace, FLAT) == BRIDGED_TREE
-    assert failed(workspace, "summary_tree") == []
-
-
 def test_failed_summary_is_counted_and_retried_on_request(server: OpenAIServer, tmp_path: Path) -> None:
     def choose(received: Received, earlier: int) -> Any:
         return chat(content='{"summary": " "}') if "c1 @" in json.dumps(received.body) else None
@@ -299,14 +234,6 @@ def test_only_what_changed_is_asked_again(server: OpenAIServer, tmp_path: Path) 
     assert len(server.requests) == grown  # the answers were kept
 
 
-def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer, tmp_path: Path) -> None:
-    workspace = opened(tmp_path, server, BRIDGED)
-    workspace.build(FLAT, FLAT.model_copy(update={"threshold": 0.5}))
-    assert len([1 for record in workspace.manifest.parts.values() if record.name == "summary_tree"]) == 2
-    first, other = (set(nodes(workspace, tree)) for tree in (FLAT, FLAT.model_copy(update={"threshold": 0.5})))
-    assert first & other == {document.id for document in BRIDGED}  # summaries are named by the tree too
-
-
 def test_the_rules_summarise_24_documents(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, encoder="lsa", chunking=None, create=True)
     workspace.add(DOCUMENTS)
@@ -328,9 +255,6 @@ def test_an_estimate_counts_every_level() -> None:
     assert estimated.calls >= 2
     assert estimated.input_tokens > 100 * estimated.calls
     assert estimate(corpus, [Dense(over=SummaryTree(levels=1))], plugin, setting) == []
-
-
-# ---------------------------------------------------------------- parameters
 
 
 def test_what_can_stand_where() -> None:

@@ -228,14 +228,6 @@ def test_tls_on_one_side_only(standing: Standing, secured: StandIn, tmp_path: Pa
     assert (plain.heard, secured.heard) == ([], [])
 
 
-def test_a_server_behind_tls_that_goes_away(secured: StandIn, tmp_path: Path) -> None:
-    opened(secured.url, tmp_path)
-    secured.stop()
-    assert "See that the server runs and can be reached, then run the same command to resume" in refused(
-        secured.url, tmp_path
-    )
-
-
 # ---------------------------------------------------------------- a server under load
 
 
@@ -317,3 +309,34 @@ def test_the_reasons_of_a_server_are_short() -> None:
     assert responses.parse_error({"error": "plain"}) == ("", "plain")
     assert responses.parse_error("<html>") == ("", "")
     assert len(Server("http://h", None, ("k",)).short("k" * 5000)) == 400
+
+
+class Interrupting(set[object]):
+    """A set that runs a function when it is asked for a member: in the middle of the choice of a node."""
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        super().__init__()
+        self.interrupt = interrupt
+
+    def __contains__(self, member: object) -> bool:
+        self.interrupt()
+        return False
+
+
+def test_a_node_may_die_while_another_is_chosen() -> None:
+    with elastic_client.create_client(["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"]) as client:
+        pool = client.transport.node_pool
+        threads: list[threading.Thread] = []
+
+        def mark_one_dead() -> None:
+            if not threads:
+                threads.append(threading.Thread(target=pool.mark_dead, args=(pool.all()[1],)))
+                threads[0].start()
+                threads[0].join(0.2)  # with a lock it waits until the node is chosen
+
+        pool._removed_nodes = Interrupting(mark_one_dead)
+        assert pool.get() in pool.all()
+        threads[0].join()
+        assert len(pool._alive_nodes) == 2
+        pool.mark_live(pool.all()[1])
+        assert len(pool._alive_nodes) == 3

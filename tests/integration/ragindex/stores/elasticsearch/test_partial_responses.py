@@ -80,9 +80,6 @@ def test_what_is_said_of_it(says: tuple[Server, dict[str, Any]]) -> None:
         server.ask("count", GOOD["POST", "_search"][0])
 
 
-# ---------------------------------------------------------------- no way around it
-
-
 def test_requests_without_a_rule_are_not_sent() -> None:
     stand_in = StandIn(lambda *_: (200, FOUND))
     client = elastic_client.create_client([stand_in.url])

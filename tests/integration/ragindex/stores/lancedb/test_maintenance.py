@@ -24,9 +24,6 @@ def versions(store: LanceStore, name: str = "some") -> set[int]:
     return files.list_versions(store.database.place(name))
 
 
-# ---------------------------------------------------------------- exact, whatever was written
-
-
 def test_what_the_index_lacks_is_scored_by_the_same_statistics(tmp_path: Path) -> None:
     """Equal texts tie to the last bit, whichever of them the index knows: ties go by id."""
     collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
@@ -62,9 +59,6 @@ def test_filters_of_text_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(collection.search([TextQuery("s", 200, (), Terms("tags", ("all",)))])[0].ids) == 8
 
 
-# ---------------------------------------------------------------- what one more record writes
-
-
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[LanceStore, Collection]:
     """3,000 records beyond memory, with their index of text."""
@@ -97,20 +91,6 @@ def test_size_after_twelve_syncs(
     assert size(store) <= 1.02 * served
     assert served <= 1.1 * first
     assert len(versions(store)) <= 2  # and the one that the index was made from
-
-
-def test_bytes_are_those_of_the_version_read(tmp_path: Path) -> None:
-    store = LanceDB(memory_gib=0).open(tmp_path)
-    collection = store.create("some", SCHEMA)
-    collection.upsert(records({f"r{n}": "oak " * 200 for n in range(50)}))
-    collection.finish()
-    small = store.open("some", collection.version)
-    described = small.describe()["bytes"]
-    collection.upsert(records({f"s{n}": f"{n} fen " * 2000 for n in range(50)}))
-    collection.finish()
-    assert small.describe()["bytes"] == described
-    assert int(collection.describe()["bytes"]) > 1.5 * int(described)
-    assert size(store) >= int(collection.describe()["bytes"])
 
 
 def test_small_fragments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +144,6 @@ def test_records_that_were_deleted_go_from_the_disk(tmp_path: Path) -> None:
     assert collection.search([TextQuery("1650", 1)])[0].ids == ["r1650"]
 
 
-# ---------------------------------------------------------------- removing versions
-
-
 def test_cleaning(tmp_path: Path) -> None:
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
@@ -191,19 +168,6 @@ def test_cleaning(tmp_path: Path) -> None:
     store.clean("some", set())
     assert middle not in versions(store)
     assert store.version("some") == collection.version
-
-
-def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
-    store = LanceDB(memory_gib=0).open(tmp_path)
-    collection = store.create("some", SCHEMA)
-    collection.upsert(records({"a": "oak"}))
-    left = store.database.place("some") / "data" / "00010110000001011101010098cf6843ce803c9107f4a4847f.lance"
-    left.write_bytes(b"of a write that was never committed")
-    collection.upsert(records({"b": "fen"}))
-    collection.finish()
-    store.clean("some", set())
-    assert not left.exists()
-    assert collection.count() == 2
 
 
 @pytest.mark.parametrize("how", ["rows", "file", "manifest"])
