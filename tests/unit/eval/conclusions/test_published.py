@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_comparisons import make_comparison
 
 from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain, list_measured_conditions
@@ -60,6 +58,7 @@ def test_verdicts(published: float, here: float | None, bounds: Any, comparable:
         (-0.039, (0.019, 0.093), "contradicts"),
         (0.02, (-0.05, -0.01), "contradicts"),
         (0.0, (0.019, 0.093), "contradicts"),
+        (0.0, (-0.05, -0.01), "contradicts"),
         (0.039, (0.0, 0.093), "unclear"),
         (0.039, (-0.093, 0.0), "unclear"),
         (0.039, None, "unclear"),
@@ -67,12 +66,6 @@ def test_verdicts(published: float, here: float | None, bounds: Any, comparable:
 )
 def test_directions_of_gains(published: float, bounds: Any, direction: str) -> None:
     assert judge_gain(published, bounds) == direction
-
-
-@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
-def test_directions_turn_with_the_signs(published: float, first: float, other: float) -> None:
-    low, high = min(first, other), max(first, other)
-    assert judge_gain(published, (low, high)) == judge_gain(-published, (-high, -low))
 
 
 def test_a_figure_with_its_difference_and_gain() -> None:

@@ -1,6 +1,5 @@
 """Drafted questions: the rules one by one, and what is chosen."""
 
-import csv
 import re
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.types import Passage
-from ragindex_eval.cli.questions import as_csv, readable
+from ragindex_eval.cli.questions import readable
 from ragindex_eval.data.drafting import Draft, make_drafts
 from ragindex_eval.data.drafting.reading import make_gaps
 from ragindex_eval.data.drafting.rules import GAP, IN_PLACE, LOOSE, REAL, WORD, ClauseQuestion, draft_questions
@@ -226,6 +225,8 @@ def test_the_form_of_a_question(title: str, sentences: tuple[str, ...], expected
         "An empty sack is written in that case by the mill.",
         "Errors occur when something is wrong with the corn.",
         "You'll need to turn the wheel on.",
+        "Old Mill was shown to the guests every 1000 sacks and then closed.",  # no year
+        "Old Mill has been grinding with Grinder 2.6 stones and Wheel 8 boards.",  # versions
     ],
 )
 def test_what_is_not_asked(sentence: str) -> None:
@@ -249,16 +250,18 @@ def test_not_every_number_is_counted(sentence: str, unasked: str) -> None:
 @pytest.mark.parametrize(
     "sentence",
     [
-        "Old Mill was shown to the guests every 1000 sacks and then closed.",  # no year
-        "Old Mill has been grinding with Grinder 2.6 stones and Wheel 8 boards.",  # versions
+        "Skips weighing at the door for matched customers.",  # no subject
+        "Returns the emptied container to the customer.",
+        "A generalized container for the customer with the largest order.",  # no verb
+        "This bakery has several ovens for different kinds of bread.",
+        "Alternatively, bread can be ordered at the counter.",
+        "For now, customers can collect the bread at the counter.",
+        "If you want to order bread yourself, here is a description.",
+        "Rye bread is traditionally kept in wood.",  # an adverb
     ],
 )
-def test_a_gap_is_no_count_of_units_and_no_version(sentence: str) -> None:
-    assert [
-        question.answer
-        for question in draft_all("Old Mill", "Old Mill is a mill.", sentence)
-        if question.kind != "name"
-    ] == []
+def test_no_rare_word_is_asked_of_what_cannot_stand_alone(sentence: str) -> None:
+    assert make_drafts([passage("a", "bread", sentence)], 3, 0) == []
 
 
 def test_a_name_that_answers_in_many_documents_is_not_asked_for() -> None:
@@ -270,14 +273,6 @@ def test_a_name_that_answers_in_many_documents_is_not_asked_for() -> None:
     answers = {draft.answer for draft in make_drafts(mills + rare, 9, seed=0)}
     assert answers & {"The reed", "Orla"}
     assert not answers & {"The wheel", "Lindau"}
-
-
-def test_a_question_does_not_break_off_within_parentheses() -> None:
-    sentence = "The data are a block (long enough for 8 sacks, that is) of corn."
-    clause = parse_clause(sentence, find_topic("Old Mill", [sentence]), "")
-    assert clause is not None
-    asked_of = [question.text for question in draft_questions(clause)]
-    assert [text for text in asked_of if text.count("(") != text.count(")")] == []
 
 
 def test_a_gap_in_any_language() -> None:
@@ -348,13 +343,6 @@ def test_the_same_arguments_give_the_same_drafts_and_seeds_differ() -> None:
     assert len({draft.documents for draft in first}) == 10
 
 
-def test_drafts_are_spread_over_documents() -> None:
-    long = " ".join(f"The Old Mill was repaired in {1800 + n}." for n in range(50))
-    drafts = make_drafts([passage("mill", "Old Mill", long), *WORLD[2:]], 4, seed=0)
-    assert {draft.documents for draft in drafts[:3]} == {("mill",), ("hill",)}
-    assert len(drafts) == 4
-
-
 def test_two_documents_in_another_language() -> None:
     read = [
         passage("a", "Turm", "Der Turm wurde von Anna Weber am Hafen gebaut."),
@@ -375,27 +363,6 @@ def test_rare_words_where_there_is_nothing_else() -> None:
         )
     ]
     assert WORD > GAP
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Skips weighing at the door for matched customers.",  # no subject
-        "Returns the emptied container to the customer.",
-        "A generalized container for the customer with the largest order.",  # no verb
-        "This bakery has several ovens for different kinds of bread.",
-        "Alternatively, bread can be ordered at the counter.",
-        "For now, customers can collect the bread at the counter.",
-        "If you want to order bread yourself, here is a description.",
-    ],
-)
-def test_no_rare_word_is_asked_of_what_cannot_stand_alone(sentence: str) -> None:
-    assert make_drafts([passage("a", "bread", sentence)], 3, 0) == []
-
-
-def test_an_adverb_is_not_asked_for() -> None:
-    drafts = make_drafts([passage("a", "bread", "Rye bread is traditionally kept in wood.")], 3, 0)
-    assert [draft.answer for draft in drafts] == []
 
 
 @pytest.mark.parametrize(
@@ -424,22 +391,6 @@ def test_any_text(texts: list[str], title: str) -> None:
 
 
 # ---------------------------------------------------------------- the file
-
-
-def test_formulas_and_quotes_stay_text() -> None:
-    passages = [
-        passage("a", "Old Mill", 'Old Mill is a mill. It was named by "=HYPERLINK(1)" in 1871. It has 3 wheels.'),
-        passage("b", "Grey, Anna", 'Grey, Anna is the highest hill of the "Orla" Range.'),
-    ]
-    drafts = make_drafts(passages, 9, 0)
-    assert all(draft.answer[0] not in "=+-@" for draft in drafts)
-    rows = list(
-        csv.DictReader(
-            as_csv(drafts, {source.doc_id: source.text for source in passages}).splitlines(keepends=True), strict=True
-        )
-    )
-    assert [(row["question"], row["documents"]) for row in rows] == [(d.question, d.documents[0]) for d in drafts]
-    assert all(row["source"].startswith("“") for row in rows)
 
 
 @pytest.mark.parametrize("id", ["a;b", " a", "a ", "", "=a", "+a", "-a", "@a", "a\nb", "a\x00"])

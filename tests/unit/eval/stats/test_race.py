@@ -100,27 +100,6 @@ def test_errors_are_rarer_than_alpha(means: tuple[float, ...], of_these: bool) -
     assert max(count_errors(races, truth, 0.02)) <= 0.1
 
 
-def test_a_check_without_correction_for_looking_would_fail() -> None:
-    """The same races with tests of fixed size after every block, to see that the simulation can tell."""
-    values = correlated_scores((0.6,) * 6, 150, seed=5)
-    wrong = np.zeros(RACES, bool)
-    for number in range(10, 151, 5):
-        means, worst = values[:, :number].mean(axis=1), values[:, :number]
-        best = means.argmax(axis=1)[:, None, None]
-        difference = np.take_along_axis(worst, best, axis=2) - worst
-        error = difference.std(axis=1, ddof=1) / np.sqrt(number)
-        wrong |= ((difference.mean(axis=1) - 0.02) / np.maximum(error, 1e-9) > 1.645).any(axis=1)
-    assert wrong.mean() > 0.3
-
-
-def test_a_clear_winner_is_found_with_a_part_of_the_questions() -> None:
-    values = correlated_scores((0.85, 0.5, 0.5, 0.5, 0.5, 0.5), 300, seed=1)
-    races = run_races(values, np.arange(6), RaceRules(0.02, 0.05, None))
-    assert races.ended.all()
-    assert (races.accepted[:, 0] > 0).all()
-    assert races.answered.sum() / values.size < 0.25
-
-
 def test_one_that_left_is_asked_no_more_and_changes_nothing_that_was_said_before() -> None:
     values = correlated_scores((0.85, 0.8, 0.5, 0.5), 300, seed=7)
     rules = RaceRules(0.02, 0.05, None)
