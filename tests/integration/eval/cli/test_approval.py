@@ -61,13 +61,6 @@ def test_a_dry_run_ends_after_the_estimate(till: Till, name: str) -> None:
     assert tasks["thought, ircot"] >= 2
 
 
-def test_the_answers_of_both_bounds_are_counted(till: Till) -> None:
-    done = ragindex(*COMPARE, "--read", "--dry-run", "--json", "-")
-    tasks = list_tasks(done)
-    assert tasks["answer, ircot"] == tasks["answer, dense(over=topics)"] == 2
-    assert tasks["answer, no-passages"] == tasks["answer, gold-passages"] == 1  # one question has an accepted answer
-
-
 def test_a_budget_answers_and_what_a_comparison_has_paid_for_is_not_estimated_again(till: Till) -> None:
     done = ragindex(*COMMANDS["compare"], "--budget", "100")
     assert done.code == 0, done.err

@@ -49,12 +49,6 @@ def test_json_is_what_the_function_returns() -> None:
     assert value["claims"][0]["says"] == "not significant, however the questions fell"
 
 
-def test_number_of_questions_by_name() -> None:
-    result = audit(["0.671", "0.665"], n="SciFact", metric="nDCG@10")
-    assert [figure.questions for figure in result.figures] == [300, 300]
-    assert result.claims[0].verdict == "impossible"
-
-
 def test_baseline_of_a_value() -> None:
     report = audit(["40.5"], baseline="36.4", n=1000, metric="EM")
     assert report == audit(["40.5", "36.4"], n=1000, metric="EM")

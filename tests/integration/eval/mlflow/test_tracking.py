@@ -390,6 +390,14 @@ def test_stores_that_cannot_be_used(
         ("RR@10", "retrieval/reciprocal_rank_at_10"),
         ("Success@1", "retrieval/success_at_1"),
         ("one_doc_R@5", "retrieval/one_document_recall_at_5"),
+        ("EM", "qa/em"),
+        ("F1", "qa/f1"),
+        ("STR-EM", "qa/str_em"),
+        ("ROUGE-L", "qa/rouge_l"),
+        ("accuracy", "qa/accuracy"),
+        ("ROUGE-Lsum", "qa/rouge_lsum"),
+        ("Disambig-F1", "qa/disambig_f1"),
+        ("DR", "qa/dr"),
     ],
 )
 def test_metric_names_have_no_at(name: str, expected: str) -> None:
@@ -417,14 +425,3 @@ def test_any_label_becomes_a_name_that_mlflow_takes(label: str) -> None:
 def test_names_that_mlflow_cannot_tell_apart_are_distinct(names: list[str], expected: list[str]) -> None:
     assert distinct_names(names) == dict(zip(names, expected, strict=True))
     assert distinct_names(reversed(names)) == distinct_names(names)
-
-
-def test_metrics_of_labels_that_differ_in_signs_alone(tmp_path: Path, uri: str) -> None:
-    methods = [{"name": name, "label": label} for name, label in (("bm25", "C+"), ("dense", "C#"))]
-    compared = compare(two(), methods, k=(1, 2), index=tmp_path / "w", encoder="lsa:1")
-    track(Study("two", (compared,)))
-    latencies = {name: value for name, value in parent_of(uri).data.metrics.items() if name.endswith("p50_ms")}
-    assert latencies == {
-        f"methods/{name}/latency/p50_ms": compared.method(label).latency.total.p50
-        for label, name in (("C+", "C_2B"), ("C#", "C_23"))
-    }
