@@ -40,7 +40,7 @@ def test_figures_by_method_and_name(result: Result) -> None:
         result["bm25"]["R@5"]
 
 
-def test_it_is_printed_as_the_command_prints_it(result: Result) -> None:
+def test_it_is_printed_as_the_command_prints_it(result: Result, tmp_path: Path) -> None:
     lines = str(result).splitlines()
     assert lines[0].split()[:3] == ["R", "R", "full"]
     assert {line.split()[0] for line in lines[2:4]} == {"bm25", "hybrid(depth=3)"}
@@ -51,6 +51,8 @@ def test_it_is_printed_as_the_command_prints_it(result: Result) -> None:
     )
     assert result._repr_html_().startswith("<pre>")
     assert "hybrid(depth=3)" in result._repr_html_()
+    result.report(tmp_path / "page.html")
+    assert "hybrid(depth=3)" in (tmp_path / "page.html").read_text()
 
 
 def test_a_frame_has_a_row_a_method(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -376,8 +376,9 @@ def test_a_model_is_asked_once_about_each_document(built: None, monkeypatch: pyt
         failed_pairs = {pair for pair in pairs if pair[1] == "quill.txt"}
         assert judged == {pair: 2 if pair[1] == "hill.md" else 0 for pair in pairs - failed_pairs}
         assert f"gave no usable answer for {len(failed_pairs)} of {len(pairs)} documents" in done.err
-        sent = len(server.requests)
+        sent, lines = len(server.requests), Path("judged/model/qrels.trec").read_text()
         assert ragindex(*COMMAND, "--llm", "openai:small").code == 0
+        assert Path("judged/model/qrels.trec").read_text() == lines, "only what is new is written"
         again = [request for request in server.requests[sent:] if "Grey Anna" in str(request.body)]
         assert again == [], "what was answered is not paid for again"
 

@@ -230,26 +230,6 @@ def test_study_is_one_parent_run(comparison: Comparison, uri: str) -> None:
         assert everything == {"study.json", "report.html", "01-two", "02-two"}
 
 
-def test_new_database_in_a_new_folder(
-    comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = working_folder / "new folder" / "runs.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
-    track(Study(comparison.dataset.name, (comparison,)))
-    assert not (working_folder / "mlflow.db").exists()
-    with sqlite3.connect(elsewhere) as database:
-        assert database.execute("SELECT count(*) FROM runs").fetchone() == (3,)
-    database.close()
-
-
-def test_no_secret_is_a_parameter(comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOME_API_KEY", "not-for-the-eyes-of-others")
-    llm = "openai(base_url=https://user:open-sesame@one.example/v1, note=not-for-the-eyes-of-others)"
-    track(timed(comparison, llm=llm))
-    params = [run.data.params["llm"] for run in all_runs(uri)]
-    assert params == ["openai(base_url=https://…@one.example/v1, note=…)"] * 3
-
-
 def test_a_run_is_found_again_in_its_database(comparison: Comparison, working_folder: Path, uri: str) -> None:
     run = track(timed(comparison))
     assert has_run(uri, run)
@@ -260,6 +240,14 @@ def test_a_run_is_found_again_in_its_database(comparison: Comparison, working_fo
     with closing(sqlite3.connect(working_folder / "mlflow.db")) as database, database:
         database.execute("UPDATE runs SET lifecycle_stage = 'deleted'")
     assert not has_run(uri, run)
+
+
+def test_no_secret_is_a_parameter(comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "not-for-the-eyes-of-others")
+    llm = "openai(base_url=https://user:open-sesame@one.example/v1, note=not-for-the-eyes-of-others)"
+    track(timed(comparison, llm=llm))
+    params = [run.data.params["llm"] for run in all_runs(uri)]
+    assert params == ["openai(base_url=https://…@one.example/v1, note=…)"] * 3
 
 
 def fails(comparison: Comparison, match: str) -> None:
@@ -276,20 +264,16 @@ def test_without_mlflow(comparison: Comparison, working_folder: Path, monkeypatc
         trace_to_tracker()
 
 
-def test_a_server_that_is_not_there(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_or_never_answers(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_tracing, "_ANSWER_SECONDS", 0.2)
     with socket.socket() as listener:  # bound but not listening: every connection is refused
         listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         for scheme in ("http", "postgresql"):
-            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://{address}")
             fails(comparison, "was not recorded in MLflow at .*127.0.0.1")
-
-
-def test_a_server_that_never_answers(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlflow_tracing, "_ANSWER_SECONDS", 0.2)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        listener.listen()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://{address}")
         fails(comparison, r"was not recorded in MLflow at .*: it does not answer within 0\.2 seconds\.")
 
 

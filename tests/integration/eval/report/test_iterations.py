@@ -112,14 +112,11 @@ def test_the_plots_draw_the_figures_and_level_lines() -> None:
     ]
 
 
-def test_many_tokens_are_drawn_in_thousands() -> None:
+def test_many_tokens_are_drawn_in_thousands_and_one_iteration_not_at_all() -> None:
     answers = [went("q1", [["a"], ["a"]], [(1, 9000, 100), (2, 9000, 100)])]
     drawing = shown(answered({"gear": answers}, None, (1,))).plots[0].drawing
     assert "gear, in: 9.00 at 1, 18.0 at 2; gear, out: 0.10 at 1, 0.20 at 2" in drawing
     assert "thousand tokens a question, cumulative" in drawing
-
-
-def test_one_iteration_has_a_table_and_no_plot() -> None:
     section = shown(answered({"gear": [went("q1", [["a"]])]}, {"q1": Gold(frozenset({"a"}))}, (1,)))
     assert [cells(line) for line in section.lines] == [["1", "100.0", "0.00"]]
     assert section.plots == ()
@@ -136,11 +133,8 @@ def test_methods_of_the_same_family_are_the_first_to_compare_with() -> None:
 # ---------------------------------------------------------------- which methods, and which questions
 
 
-def test_nothing_is_said_of_methods_without_iterations() -> None:
+def test_methods_without_iterations_have_no_section_nor_have_rerankers_those_of_their_base() -> None:
     assert iterations.render_iterations(make_comparison({"a": [1.0, 0.0], "b": [0.0, 0.0]})) is None
-
-
-def test_the_iterations_of_a_base_are_not_those_of_its_reranker() -> None:
     base = went("q1", [["a", "b"], ["b", "a"]])
     reranked = replace(base, hits=base.hits[::-1], trace=(*base.trace, Step(2, "rerank", "?", ("a", "b"))))
     comparison = answered({"gear + rerank": [reranked]}, {"q1": Gold(frozenset({"a"}))}, (1,))
@@ -161,11 +155,13 @@ def test_a_question_whose_trace_is_not_whole_is_left_out_and_told(rankings: list
     assert section.notes == ("gear: without 1 question, whose traces do not hold every iteration.",)
 
 
-def test_a_k_beyond_what_is_kept_is_not_told() -> None:
+def test_what_the_table_does_not_have_is_a_note() -> None:
     gold = {"q1": Gold(frozenset({"a"}))}
     section = shown(answered({"gear": [went("q1", [["a"], ["a"]])]}, gold, (1, KEPT_IDS + 1, 50)))
     assert [column.title for column in section.columns] == ["questions", "R@1", "steps ms"]
     assert section.notes == ("R@21, R@50 are not shown: the first 20 passages of each iteration are kept.",)
+    beside = replace(went("q1", [["a"]], [(1, 100, 10)]), usage=Usage(0.0, 150, 10))
+    assert shown(answered({"gear": [beside]}, gold, (1,))).notes == ("gear: the steps account for 110 of 160 tokens.",)
 
 
 def test_recall_after_an_iteration_is_of_its_first_k_hits() -> None:
@@ -175,13 +171,6 @@ def test_recall_after_an_iteration_is_of_its_first_k_hits() -> None:
     section = shown(answered({"gear": answers}, gold, (1, 2, 3)))
     assert [cells(line)[1:4] for line in section.lines] == [["0.0", "0.0", "50.0"], ["50.0", "100.0", "100.0"]]
     assert section.plots[0].title == "R@3 by iteration"
-
-
-def test_tokens_that_no_step_accounts_for_are_told() -> None:
-    answer = went("q1", [["a"]], [(1, 100, 10)])
-    beside = replace(answer, usage=Usage(0.0, 150, 10))
-    section = shown(answered({"gear": [beside]}, {"q1": Gold(frozenset({"a"}))}, (1,)))
-    assert section.notes == ("gear: the steps account for 110 of 160 tokens.",)
 
 
 def test_without_gold_the_costs_are_told_alone() -> None:
@@ -233,16 +222,12 @@ def test_quartiles_and_means_by_kind() -> None:
     assert section.stops == ()
 
 
-def test_kinds_of_ten_questions_have_intervals() -> None:
-    kinds = ["bridge"] * 10 + ["comparison"] * 9
-    comparison = make_comparison({"a": [1.0, 0.0] * 9 + [1.0]}, kinds=kinds)
+def test_kinds_of_ten_questions_have_intervals_and_those_that_only_count_hops_no_table() -> None:
+    comparison = make_comparison({"a": [1.0, 0.0] * 9 + [1.0]}, kinds=["bridge"] * 10 + ["comparison"] * 9)
     section = hops.render_hops(comparison)
     low, high = (100 * bound for bound in comparison.method("a").breakdown[0].ci95["R@5"])
     assert section is not None
     assert [kind.spreads[0].interval for kind in section.kinds] == [f"{low:.1f} – {high:.1f}", ""]
-
-
-def test_kinds_that_only_count_hops_are_left_to_the_plots() -> None:
     assert hops.render_hops(make_comparison({"a": [1, 0]}, kinds=["2hop", "3hop"])) is None
     assert hops.render_hops(make_comparison({"a": [1, 0]})) is None
 

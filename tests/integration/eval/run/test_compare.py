@@ -171,14 +171,6 @@ def test_a_method_that_fails_always_is_said_loudly(shared: Path, tmp_path: Path)
     assert "failed on every question, and is not compared" in (tmp_path / "o" / "report.html").read_text()
 
 
-def test_failing_on_every_question_with_gold_is_no_score_either(shared: Path) -> None:
-    """The one question that is answered counts for nothing: the mean would be of failures alone."""
-    scheme = Scripted(fails_on=(QUESTIONS[1],))
-    comparison = run(shared, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
-    assert [method.label for method in comparison.methods] == ["bm25"]
-    assert "failed on every question with gold, and is not compared" in state_conclusion(comparison)
-
-
 def test_more_than_k_hits_are_a_failure(shared: Path) -> None:
     with pytest.raises(ContractError, match="it returned 6 hits for k = 2"):
         run(shared, Careless(), k=(2,))
@@ -226,13 +218,39 @@ def test_without_gold_no_quality_is_claimed(shared: Path, tmp_path: Path) -> Non
 
 
 def test_questions_without_gold_documents_are_left_out_of_means_and_said(shared: Path) -> None:
-    comparison = run(shared, Scripted(), data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
+    one_judged = dataset(gold={"q2": GOLD["q2"]})
+    comparison = run(shared, Scripted(), data=one_judged, k=(3,))
     assert comparison.methods[0].metrics["R@3"] == 0.5
     assert comparison.to_json()["dataset"]["judged"] == 1
     assert "3 questions (1 with gold)" in shown(comparison)
+    failing = run(shared, Scripted(fails_on=(QUESTIONS[1],)), "bm25", data=one_judged, k=(3,))
+    assert [method.label for method in failing.methods] == ["bm25"]  # the mean would be of failures alone
+    assert "failed on every question with gold, and is not compared" in state_conclusion(failing)
 
 
-def test_extractions_that_nobody_reads_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("methods", "options", "message"),
+    [
+        (["bm25", "bm25"], {}, "Two methods have the label 'bm25'"),
+        ([{"name": "bm25", "label": "dense"}, "dense"], {}, "Two methods have the label 'dense'"),
+        ([], {}, "at least one method"),
+        ([{"name": "bm25", "label": " "}], {}, "label must be a text"),
+        (["bm25"], {"data": dataset(questions=())}, "has no questions"),
+        (["bm25"], {"limit": 3}, "'limit' describes a path"),
+        (["bm25"], {"exclude": ["*.log"]}, "'exclude' describes a path"),
+        *((["bm25"], {"k": ks}, "compare: 'k': Input should be") for ks in ((), (0,), (5, -1), (2.5,), (True,))),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    tmp_path: Path, methods: list[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(tmp_path / "w", *methods, **options)
+
+
+def test_documents_and_extractions_that_do_not_belong_to_an_index_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="compare needs DATA"):
+        compare(methods=["bm25"])
     file = tmp_path / "openie.json"
     file.write_text('{"docs": [{"title": "x", "text": "y", "extracted_entities": [], "extracted_triples": []}]}')
     with pytest.raises(UsageError, match="No selected method uses triples"):
@@ -240,17 +258,9 @@ def test_extractions_that_nobody_reads_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "w").exists()
     with pytest.raises(DataError, match="expected extractions of passages of this corpus; found 1 others"):
         run(tmp_path / "w", "bm25(over=triples)", triples=file)
-
-
-def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Two methods have the label 'bm25'"):
-        run(tmp_path, "bm25", "bm25")
-    with pytest.raises(UsageError, match="Two methods have the label 'dense'"):
-        run(tmp_path, {"name": "bm25", "label": "dense"}, "dense")
-    with pytest.raises(UsageError, match="at least one method"):
-        run(tmp_path)
-    with pytest.raises(UsageError, match="label must be a text"):
-        run(tmp_path, {"name": "bm25", "label": " "})
+    other = Dataset("other", replace(dataset().corpus, name="other"), dataset().queries, GOLD, "f")
+    with pytest.raises(WorkspaceError, match="'anna' of the documents .* as 'other' is already used by"):
+        run(tmp_path / "w", "bm25", data=other)
 
 
 def test_cutoffs(shared: Path) -> None:
@@ -258,24 +268,6 @@ def test_cutoffs(shared: Path) -> None:
     comparison = run(shared, "bm25", k=(50, 2, 50))
     assert comparison.ks == (2, 50)
     assert comparison.methods[0].metrics["R@50"] >= comparison.methods[0].metrics["R@2"]
-    for ks in [(), (0,), (5, -1), (2.5,), (True,)]:
-        with pytest.raises(UsageError, match="compare: 'k': Input should be"):
-            run(shared, "bm25", k=ks)
-
-
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no questions"):
-        run(tmp_path, "bm25", data=dataset(questions=()))
-    with pytest.raises(UsageError, match="'limit' describes a path"):
-        run(tmp_path, "bm25", limit=3)
-    with pytest.raises(UsageError, match="'exclude' describes a path"):
-        run(tmp_path, "bm25", exclude=["*.log"])
-    with pytest.raises(UsageError, match="compare needs DATA"):
-        compare(methods=["bm25"])
-    run(tmp_path / "w", "bm25")
-    other = Dataset("other", replace(dataset().corpus, name="other"), dataset().queries, GOLD, "f")
-    with pytest.raises(WorkspaceError, match="'anna' of the documents .* as 'other' is already used by"):
-        run(tmp_path / "w", "bm25", data=other)
 
 
 def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:

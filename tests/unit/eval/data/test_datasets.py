@@ -332,27 +332,15 @@ def test_alternatives_of_a_document_are_one_gold_document(
 
 
 REFUSED = [
-    (
-        "jsonl",
-        {"question": "Red?", "documents": []},
-        "line 2: expected gold documents under 'documents'",
-    ),
+    ("jsonl", {"question": "Red?", "documents": []}, "line 2: expected gold documents under 'documents'"),
     ("jsonl", {"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
     ("jsonl", {"question": "Red?", "documents": ["a.md", 3]}, "line 2: expected strings in the array 'documents'"),
     ("jsonl", {"question": " ", "documents": "a.md"}, "line 2: expected a question; found an empty one"),
     ("jsonl", {"id": "1", "question": "Red?", "documents": "a.md"}, "line 2: expected each id once"),
     ("answerable", "a.md,maybe", "expected yes or no under 'answerable'; found \"maybe\""),
     ("answerable", "a.md,no", "expected no gold documents under 'documents' where 'answerable' is no; found 'a.md'"),
-    (
-        "answerable",
-        ",yes",
-        "expected gold documents under 'documents', or answerable=no for a question",
-    ),
-    (
-        "answerable",
-        ",no",
-        "a question for which a document is graded above 0; found none (each is marked answer",
-    ),
+    ("answerable", ",yes", "expected gold documents under 'documents', or answerable=no for a question"),
+    ("answerable", ",no", "a question for which a document is graded above 0; found none (each is marked answer"),
     ("", "a.md|x.md", 'gold that names documents of the corpus; found "x.md"'),
     ("", "|", 'gold that names documents of the corpus; found "|"'),
     ("", "a.md|a.pdf;a.pdf", "each document in one group of alternatives (a.md|a.pdf); found 'a.pdf' a second time"),
