@@ -91,7 +91,6 @@ def test_answers_of_other_settings_are_announced_and_kept_on_demand(till: Till) 
 
 
 def test_a_sample_asks_first(till: Till) -> None:
-    """What it pays for is a part of what it estimates."""
     sampling = ("estimate", "notes", "--methods", "dense(over=topics)", "--llm", "openai:small", "--sample", "3")
     refused = ragindex(*sampling, "--json", "-")
     assert (refused.code, till.server.requests) == (2, [])

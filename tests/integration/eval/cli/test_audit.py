@@ -27,7 +27,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages() -> None:
-    """What the page says of values, a table, rankings and questions."""
     commands = {
         "audit_values": ("--value", "40.5", "--value", "36.4", *EM),
         "audit_table": (str(ROOT / "eval/ragindex_eval/studies" / "sirerag-table-8.yaml"),),

@@ -31,7 +31,6 @@ COMPARED = ("pages", "--questions", "questions.csv", "--methods", "bm25", "--ind
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_questions_follow_renamed_documents(indexed: bool, pages: Path) -> None:
-    """Whether an update has seen the new name before, or the comparison itself finds it."""
     assert ragindex("compare", *COMPARED).code == 0
     (pages / "granite.md").rename(pages / "stone.md")
     if indexed:
@@ -47,7 +46,6 @@ def test_questions_follow_renamed_documents(indexed: bool, pages: Path) -> None:
 
 
 def test_evidence_offsets_follow_renamed_documents(pages: Path) -> None:
-    """A span of a document is one of the same text under its new name."""
     text = (pages / "granite.md").read_text()
     start = text.index("near the old town")
     rows = f"Where is the granite?,near the old town,granite.md,granite.md:{start}-{start + 17}\n"

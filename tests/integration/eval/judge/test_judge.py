@@ -402,7 +402,6 @@ def test_a_pool_that_was_made_otherwise_is_refused() -> None:
 
 @pytest.mark.parametrize("updated", [True, False])
 def test_session_goes_on_after_a_rename(updated: bool) -> None:
-    """Whether an update has seen the new name, or the session itself finds it."""
     assert ragindex(*COMMAND).code == 0
     pool = load_pool(Path("judged"))
     assert pool is not None

@@ -264,7 +264,6 @@ def test_documents_and_extractions_that_do_not_belong_to_an_index_are_refused(tm
 
 
 def test_cutoffs(shared: Path) -> None:
-    """Sorted, once each; they may exceed the corpus."""
     comparison = run(shared, "bm25", k=(50, 2, 50))
     assert comparison.ks == (2, 50)
     assert comparison.methods[0].metrics["R@50"] >= comparison.methods[0].metrics["R@2"]
@@ -418,7 +417,6 @@ def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("worse", "same", "bm25"), ("bm25", "worse", "same")])
 def test_the_best_comes_first_everywhere(shared: Path, tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Of equal ones, who was named first; in the terminal, the report, the JSON and the files."""
     nothing = (("penn",), ("orla",))
     last = Scripted(ranking=nothing)
     schemes = {"worse": last, "same": {"name": "bm25", "label": "same"}, "bm25": "bm25"}

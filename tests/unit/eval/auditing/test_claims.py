@@ -108,7 +108,6 @@ def test_figures_have_intervals_and_smallest_differences() -> None:
 
 @pytest.mark.parametrize(("written", "value"), [("0", 0.0), ("100", 1.0)])
 def test_all_and_none_are_as_printed(written: str, value: float) -> None:
-    """Though what rounds to them lies on one side alone."""
     rows = [{"method": "a", "EM": written}, {"method": "b", "EM": "50"}]
     first, _ = audit_figures(read_figures(rows, "40").figures)
     expected = stats.binomtest(int(40 * value), 40).proportion_ci(method="exact")

@@ -42,7 +42,6 @@ def test_few_questions_that_are_level_do_not_pass(questions: int) -> None:
 
 @pytest.mark.parametrize("margin", [0.05, 0.1])
 def test_needed_questions_pass_and_one_fewer_does_not(margin: float) -> None:
-    """If all are level, no chance is left."""
     few = judge_gate(scored("new", [0.5] * 12), scored("old", [0.5] * 12), "R@5", margin)
     assert few.needed is not None
     gates = [

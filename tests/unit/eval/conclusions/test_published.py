@@ -1,6 +1,5 @@
 """Verdicts on published figures, by cases worked out by hand."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ from made_comparisons import make_comparison
 from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain, list_measured_conditions
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.results.records import ComparedCondition, PublishedComparison, ReaderFacts
+from ragindex_eval.results.records import ComparedCondition, ReaderFacts
 
 # 20 questions; the differences of a and b are fifteen times 1 and five times 0, so both intervals are known to hold
 # their mean and to leave out 0; a and c are equal.
@@ -148,10 +147,3 @@ def test_equal_conditions_are_the_readers_too() -> None:
     )
     published = compared({"a": [100.0]}, comparison, conditions={"llm": "gpt-4o", "reader": "gpt-4o"})
     assert (published.reason, published.figures[0].verdict) == ("", "within the interval")
-
-
-def test_what_was_compared_is_the_same_after_writing_and_reading() -> None:
-    comparison = compared(
-        {"a": [90.0], "b": [40.0], "z": [1.0]}, baseline="b", conditions={"k": 7}, unchecked=["the moon"]
-    )
-    assert PublishedComparison.from_json(json.loads(json.dumps(comparison.to_json()))) == comparison

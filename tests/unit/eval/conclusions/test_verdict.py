@@ -114,7 +114,6 @@ def test_few_questions_are_a_hint() -> None:
 
 
 def test_a_significant_difference_is_never_shown_as_0() -> None:
-    """8,000 questions tell a difference of four hundredths of a point."""
     comparison = make_comparison({"a": [0.5008, 0.5] * 4000, "b": [0.5] * 8000})
     assert leaders(comparison, "R@5") == ("a",)
     assert "+0.04, +0.005 to +0.1, over b" in state_conclusion(comparison)

@@ -66,7 +66,6 @@ def lines(study: Study) -> Sequence[str]:
 
 
 def test_times_of_different_comparisons_stand_in_no_common_table() -> None:
-    """Each comparison of a study was timed at another moment."""
     comparison = make_comparison(EQUAL, {"a": [2.0] * 200, "b": [3.0] * 200})
     other = make_comparison(EQUAL, {"a": [9.0] * 200, "b": [8.0] * 200}, name="other")
     page = BeautifulSoup(report.render_report(Study("study", (comparison, other))), "html.parser")

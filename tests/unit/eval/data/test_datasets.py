@@ -235,7 +235,6 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_a_csv_of_other_programs(tmp_path: Path, mark: str) -> None:
-    """With their delimiters, blank rows, long fields, grades, several accepted answers and decomposed names."""
     docs = own(tmp_path / "docs")
     (docs / "Café.txt").write_text("Coffee.")
     (docs / "x=2.txt").write_text("An equation.")

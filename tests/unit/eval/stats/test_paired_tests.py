@@ -32,7 +32,6 @@ def test_p_is_that_of_a_t_test_with_two_more_questions(quarters: list[int]) -> N
 
 
 def test_equal_methods_have_an_interval_and_p_one() -> None:
-    """All of 20 questions alike: others may differ."""
     tests = run_all([[0.5, 0.5, 0.5]] * 20)
     assert tests.p.tolist() == tests.adjusted.tolist() == [[1.0]] * 3
     assert (tests.low < -0.1).all()
@@ -40,7 +39,6 @@ def test_equal_methods_have_an_interval_and_p_one() -> None:
 
 
 def test_rounding_is_no_difference() -> None:
-    """0.1 + 0.2 is not 0.3."""
     tests = run_all([[0.1 + 0.2, 0.3]] * 100, None)
     assert (tests.p[0, 0], tests.low[0, 0], tests.high[0, 0]) == (1.0, 0.0, 0.0)
 
@@ -102,7 +100,6 @@ tables = st.integers(2, 5).flatmap(
 @settings(max_examples=examples(60))
 @given(tables, st.sampled_from([1.0, None]))
 def test_interval_and_p_never_disagree(rows: list[list[float]], largest: float | None) -> None:
-    """Nor interval and difference."""
     tests = run_all(rows, largest)
     outside = (tests.low > 0) | (tests.high < 0)
     assert (outside == (tests.adjusted < LEVEL)).all()
@@ -131,7 +128,6 @@ def test_interval_ends_at_zero_where_the_corrected_p_reaches_the_level(seed: int
 
 @pytest.mark.parametrize("scale", [1e-6, 1e3])
 def test_unit_of_unbounded_values_changes_only_the_intervals(scale: float) -> None:
-    """Money in cents or in dollars: the largest difference is that of the data."""
     rows = np.random.default_rng(4).random((25, 3)) + np.array([0.0, 0.1, 0.3])
     tests, scaled = run_all(rows, None), run_all(rows * scale, None)
     assert scaled.p == pytest.approx(tests.p)

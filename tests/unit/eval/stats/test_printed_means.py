@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from examples import examples
-from ragindex_eval.stats.paired_tests import POWER, run_paired_tests
+from ragindex_eval.stats.paired_tests import run_paired_tests
 from ragindex_eval.stats.printed_means import (
     BINARY,
     GRADED,
@@ -63,7 +63,6 @@ def test_bounds_hold_p_of_every_binary_sample(answers: list[tuple[bool, bool]], 
     st.sampled_from([1, 4]),
 )
 def test_bounds_hold_p_of_every_graded_sample(pairs: list[tuple[float, float]], decimals: int, grades: int) -> None:
-    """Of any values, and of recall of a few gold documents."""
     values = np.array(pairs)
     first, second = (values if grades == 1 else np.round(values * grades) / grades).T
     bounds = bound_p(*(printed(column, decimals, binary=False) for column in (first, second)))
@@ -127,11 +126,8 @@ def test_few_differences_cannot_spread_less_than_they_are() -> None:
 def test_needed_questions_show_the_difference() -> None:
     narrow, wide = needed_questions(0.456, 0.417, GRADED)
     assert 100 < narrow < wide < 10_000
-    least, most = plausible_spreads(0.456, 0.417, GRADED)
+    _, most = plausible_spreads(0.456, 0.417, GRADED)
     assert wide == pytest.approx(7.85 * (most / 0.039) ** 2, rel=0.15)  # the normal distribution's (1.96 + 0.84)²
-    drawn = np.random.default_rng(5).normal(0.039, least, (4_000, int(narrow)))
-    shown = np.mean([paired_p(len(row), float(row.sum()), float((row**2).sum())) < 0.05 for row in drawn])
-    assert shown == pytest.approx(POWER, abs=0.03)
     assert needed_questions(0.4, 0.4, GRADED) == (math.inf, math.inf)
 
 
