@@ -1,5 +1,6 @@
 """Drafted questions: the rules one by one, and what is chosen."""
 
+import csv
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from ragindex.types import Passage
-from ragindex_eval.cli.questions import readable
+from ragindex_eval.cli.questions import as_csv, readable
 from ragindex_eval.data.drafting import Draft, make_drafts
 from ragindex_eval.data.drafting.reading import make_gaps
 from ragindex_eval.data.drafting.rules import GAP, IN_PLACE, LOOSE, REAL, WORD, ClauseQuestion, draft_questions
@@ -275,6 +276,14 @@ def test_a_name_that_answers_in_many_documents_is_not_asked_for() -> None:
     assert not answers & {"The wheel", "Lindau"}
 
 
+def test_a_question_does_not_break_off_within_parentheses() -> None:
+    sentence = "The data are a block (long enough for 8 sacks, that is) of corn."
+    clause = parse_clause(sentence, find_topic("Old Mill", [sentence]), "")
+    assert clause is not None
+    texts = [question.text for question in draft_questions(clause)]
+    assert [text for text in texts if text.count("(") != text.count(")")] == []
+
+
 def test_a_gap_in_any_language() -> None:
     sentence = "Der Turm am Hafen wurde 1856 von Anna Weber gebaut."
     assert [(gap.text, gap.answer) for gap in make_gaps(sentence)] == [
@@ -343,6 +352,13 @@ def test_the_same_arguments_give_the_same_drafts_and_seeds_differ() -> None:
     assert len({draft.documents for draft in first}) == 10
 
 
+def test_drafts_are_spread_over_documents() -> None:
+    long = " ".join(f"The Old Mill was repaired in {1800 + n}." for n in range(50))
+    drafts = make_drafts([passage("mill", "Old Mill", long), *WORLD[2:]], 4, seed=0)
+    assert {draft.documents for draft in drafts[:3]} == {("mill",), ("hill",)}
+    assert len(drafts) == 4
+
+
 def test_two_documents_in_another_language() -> None:
     read = [
         passage("a", "Turm", "Der Turm wurde von Anna Weber am Hafen gebaut."),
@@ -391,6 +407,22 @@ def test_any_text(texts: list[str], title: str) -> None:
 
 
 # ---------------------------------------------------------------- the file
+
+
+def test_formulas_and_quotes_stay_text() -> None:
+    passages = [
+        passage("a", "Old Mill", 'Old Mill is a mill. It was named by "=HYPERLINK(1)" in 1871. It has 3 wheels.'),
+        passage("b", "Grey, Anna", 'Grey, Anna is the highest hill of the "Orla" Range.'),
+    ]
+    drafts = make_drafts(passages, 9, 0)
+    assert all(draft.answer[0] not in "=+-@" for draft in drafts)
+    rows = list(
+        csv.DictReader(
+            as_csv(drafts, {source.doc_id: source.text for source in passages}).splitlines(keepends=True), strict=True
+        )
+    )
+    assert [(row["question"], row["documents"]) for row in rows] == [(d.question, d.documents[0]) for d in drafts]
+    assert all(row["source"].startswith("“") for row in rows)
 
 
 @pytest.mark.parametrize("id", ["a;b", " a", "a ", "", "=a", "+a", "-a", "@a", "a\nb", "a\x00"])
