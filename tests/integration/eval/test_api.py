@@ -1,17 +1,17 @@
 """The comparison as a function, over files as a user has them, and its result."""
 
-import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from command_line import QUESTIONS, TEXTS, write
 
+import ragindex
 from ragindex.corpus import read
 from ragindex.errors import MissingExtraError, UnknownNameError, UsageError
 from ragindex_eval import compare
-from ragindex_eval.data import datasets
 from ragindex_eval.result import Result
-from ragindex_eval.results.files import load_results
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_figures_by_method_and_name(result: Result) -> None:
         result["bm25"]["R@5"]
 
 
-def test_it_is_printed_as_the_command_prints_it(result: Result) -> None:
+def test_it_is_printed_as_the_command_prints_it(result: Result, tmp_path: Path) -> None:
     lines = str(result).splitlines()
     assert lines[0].split()[:3] == ["R", "R", "full"]
     assert {line.split()[0] for line in lines[2:4]} == {"bm25", "hybrid(depth=3)"}
@@ -51,33 +51,17 @@ def test_it_is_printed_as_the_command_prints_it(result: Result) -> None:
     )
     assert result._repr_html_().startswith("<pre>")
     assert "hybrid(depth=3)" in result._repr_html_()
+    result.report(tmp_path / "page.html")
+    assert "hybrid(depth=3)" in (tmp_path / "page.html").read_text()
 
 
 def test_a_frame_has_a_row_a_method(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = result.to_frame()
     assert frame.loc["bm25", "R@1"] == 0.75
     assert frame.shape == (2, len(result["bm25"]))
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError, match="Run: pip install 'pandas'"):
         result.to_frame()
-
-
-def test_files_and_report(result: Result, tmp_path: Path) -> None:
-    result.save(tmp_path / "out")
-    assert load_results(tmp_path / "out").comparisons[0].fingerprint == result.comparison.fingerprint
-    assert json.loads((tmp_path / "out" / "comparison.json").read_text())["schema"] == 7
-    result.report(tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_bytes() == (tmp_path / "out" / "report.html").read_bytes()
-
-
-def test_documents_and_datasets_that_are_read_already(result: Result, folder: Path, tmp_path: Path) -> None:
-    questions = folder / "questions.csv"
-    corpus = compare(read(folder / "notes"), ["bm25"], questions=questions, index=tmp_path / "a", k=(1, 3))
-    dataset = compare(
-        datasets.read_dataset(folder / "notes", questions=questions), "bm25", index=tmp_path / "b", k=[1, 3]
-    )
-    assert corpus["bm25"]["R@1"] == dataset["bm25"]["R@1"] == 0.75
-    assert corpus.comparison.fingerprint == dataset.comparison.fingerprint
 
 
 def test_wrong_options_are_refused_before_any_work(folder: Path, tmp_path: Path) -> None:
@@ -91,3 +75,18 @@ def test_wrong_options_are_refused_before_any_work(folder: Path, tmp_path: Path)
     with pytest.raises(UsageError, match="a Corpus comes without questions. Give questions=FILE"):
         compare(read(folder / "notes"), ["bm25"], index=tmp_path / "w")
     assert not (tmp_path / "w").exists()
+
+
+def test_type_checker_rejects_a_misspelt_option(tmp_path: Path) -> None:
+    package = Path(ragindex.__file__).parent
+    call = 'import ragindex\nragindex.compare("notes", ["bm25"], questions="q.csv", {}=1)\n'
+    (tmp_path / "right.py").write_text(call.format("seed"))
+    (tmp_path / "misspelt.py").write_text(call.format("sead"))
+    arguments = ["--follow-imports=skip", "--ignore-missing-imports", "--no-incremental"]
+    sources = [package / "__init__.py", package / "compare_options.py", tmp_path / "right.py", tmp_path / "misspelt.py"]
+    # in a process of its own: mypy raises the recursion limit
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *arguments, *map(str, sources)], capture_output=True, text=True, check=False
+    )
+    (error,) = [line for line in done.stdout.splitlines() if "error:" in line]
+    assert error.endswith('misspelt.py:2: error: Unexpected keyword argument "sead" for "compare"  [call-arg]')

@@ -42,18 +42,8 @@ def test_a_result_exports_a_method_with_its_evidence() -> None:
 
 
 def test_saved_results_are_evidence_for_the_same_state_only() -> None:
-    arguments = (
-        "compare",
-        "notes",
-        "--questions",
-        "questions.csv",
-        "--methods",
-        "bm25,hybrid",
-        "--index",
-        "w",
-        "--out",
-        "r",
-    )
+    given = ("--questions", "questions.csv", "--methods", "bm25,hybrid", "--index", "w", "--out", "r")
+    arguments = ("compare", "notes", *given)
     assert run(*arguments).code == 0
     json = run("export", "w", "--results", "r", "--out", "retriever", "--json", "-").json
     best = run(*arguments, "--json", "-").json["methods"][0]

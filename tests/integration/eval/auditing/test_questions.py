@@ -66,7 +66,6 @@ def test_questions_alone() -> None:
 
 
 def test_data_set_with_its_own_questions() -> None:
-    """Made-up documents, whose questions are the generator's."""
     audit = audit_questions(None, Path("world:100"))
     assert audit.questions > 50
     assert (audit.duplicates, audit.left_out, audit.without_gold) == (0, 0, 0)

@@ -74,7 +74,7 @@ def test_an_answer_reads_no_more_than_reader_tokens() -> None:
     assert cut["input_tokens"] < in_full["input_tokens"]
 
 
-def test_sample_is_paid_once(server: OpenAIServer) -> None:
+def test_sample_is_drawn_by_the_seed_and_paid_once(server: OpenAIServer) -> None:
     options = (*TRIPLES, "--sample", "2", "--index", "new/index", "--json", "-")
     first, again = (estimate(*options).json for _ in range(2))
     assert len(server.requests) == 2
@@ -82,94 +82,47 @@ def test_sample_is_paid_once(server: OpenAIServer) -> None:
     assert [task["sampled"] for task in first["tasks"]] == [True]
     assert first["spent"]["input_tokens"] > 0
     assert again["spent"]["input_tokens"] == 0
-
-
-def test_seed_draws_the_sample(server: OpenAIServer) -> None:
-    for seed in (0, 1):
-        estimate(*TRIPLES, "--sample", "1", "--seed", seed)
-    first, second = (request.body["messages"] for request in server.requests)
-    assert first != second
-
-
-def test_budget_is_for_the_sample(server: OpenAIServer) -> None:
-    done = ragindex("estimate", "notes", *TRIPLES, "--llm", "openai:small", "--sample", "1", "--budget", "0.000001")
-    assert (done.code, server.requests) == (9, [])
-    assert "The budget of $0.0000 is exhausted" in done.err
+    others = (estimate(*TRIPLES, "--sample", "1", "--seed", seed) for seed in (0, 1))
+    assert all(other.code == 0 for other in others)
+    assert server.requests[2].body["messages"] != server.requests[3].body["messages"]
+    broke = ragindex("estimate", "notes", *TRIPLES, "--llm", "openai:small", "--sample", "1", "--budget", "0.000001")
+    assert (broke.code, len(server.requests)) == (9, 4)
+    assert "The budget of $0.0000 is exhausted" in broke.err
 
 
 ASSUMED = "assumed: answers, and the rounds of agents, are taken to be about those of rules."
 ADVICE = "--sample 20 pays for 20 documents and questions, and measures."
+BATCH = "Indexing is at the price of batches; nothing is at a discount for cached tokens."
+UNPRICED = "No price is known for extract; {unpriced:,} tokens in all. Set it in a price file named by RAGINDEX_PRICES."
+CHARACTERS = "The model's tokenizer is not available: tokens are estimated from the number of characters."
 TOTAL = "Estimate: about ${money:.4f}, ${low:.4f} to ${high:.4f}."
 
 
 @pytest.mark.parametrize(
-    ("options", "llm", "rows", "lines"),
+    ("options", "llm", "lines"),
     [
-        (KEYWORDS, "openai:small", 0, ["Nothing here is paid for."]),
         (
             AGENTS,
             "openai:small",
-            0,
             [
                 "Nothing here is paid for.",
                 "A model is asked for each question, too, by ircot, self-ask: --questions FILE counts that.",
             ],
         ),
-        ((*AGENT, *QUESTIONS), "openai:small", 1, [TOTAL, ASSUMED, ADVICE]),
-        ((*TRIPLES, *QUESTIONS, "--read"), "openai:small", 2, [TOTAL, ASSUMED, ADVICE]),
-        ((*TRIPLES, "--sample", "4"), "openai:small", 1, [TOTAL, "Spent: {tokens:,} tokens, ${spent:.6f}."]),
-        (
-            TRIPLES,
-            "openai(model=small, batch=true)",
-            1,
-            [
-                TOTAL,
-                ASSUMED,
-                ADVICE,
-                "Indexing is at the price of batches; nothing is at a discount for cached tokens.",
-            ],
-        ),
-        (
-            TRIPLES,
-            "openai:nobody",
-            1,
-            [
-                "No price is known for extract; {unpriced:,} tokens in all. Set it in a price file named by "
-                "RAGINDEX_PRICES.",
-                "The model's tokenizer is not available: tokens are estimated from the number of characters.",
-                ASSUMED,
-                ADVICE,
-            ],
-        ),
+        ((*AGENT, *QUESTIONS), "openai:small", [TOTAL, ASSUMED, ADVICE]),
+        ((*TRIPLES, "--sample", "4"), "openai:small", [TOTAL, "Spent: {tokens:,} tokens, ${spent:.6f}."]),
+        (TRIPLES, "openai(model=small, batch=true)", [TOTAL, ASSUMED, ADVICE, BATCH]),
+        (TRIPLES, "openai:nobody", [UNPRICED, CHARACTERS, ASSUMED, ADVICE]),
     ],
 )
-def test_lines_below_the_table(options: Sequence[str], llm: str, rows: int, lines: Sequence[str]) -> None:
+def test_lines_below_the_table(options: Sequence[str], llm: str, lines: Sequence[str]) -> None:
     printed = estimate(*options, "--json", "value.json", llm=llm).out.splitlines()
     value = json.loads(Path("value.json").read_text())
-    assert len(value["tasks"]) == rows
-    spent = value["spent"]
+    spent, rows = value["spent"], len(value["tasks"])
     figures = {"tokens": spent["input_tokens"] + spent["output_tokens"], "spent": spent["money"]}
     figures |= {"money": value["money"], "low": value["money_low"], "high": value["money_high"]}
     figures["unpriced"] = sum(task["input_tokens"] + task["output_tokens"] for task in value["tasks"])
     assert printed[rows and rows + 1 :] == [line.format(**figures) for line in lines]
-
-
-def test_a_model_may_cost_nothing(tmp_path: Path) -> None:
-    (tmp_path / "prices.yaml").write_text("models:\n  small: {input: 0.0, output: 0.0}\n")
-    assert estimate(*TRIPLES, "--json", "-").json["money"] == 0
-
-
-def test_the_source_of_a_price_is_a_line() -> None:
-    printed = estimate(*TRIPLES, llm="openai:gpt-4o-mini").out.splitlines()
-    (source,) = (line for line in printed if line.startswith("Price: "))
-    assert len(source) > 80  # wider than the terminal
-    assert "openai: gpt-4o-mini https://" in source
-
-
-def test_an_unknown_language_is_refused() -> None:
-    done = ragindex("estimate", "notes", *TRIPLES, "--llm", "openai:small", "--language", "klingon")
-    assert (done.code, done.out) == (2, "")
-    assert "klingon" in done.err
 
 
 def test_prompts_of_ones_own_are_counted() -> None:

@@ -294,9 +294,3 @@ def test_questions_that_are_the_only_document(tmp_path: Path) -> None:
     (tmp_path / "questions.txt").write_text("Who?\n")
     with pytest.raises(DataError, match="expected at least one document beside the questions; found none"):
         read_dataset(tmp_path, questions=tmp_path / "questions.txt")
-
-
-def test_a_question_of_a_hundred_thousand_characters(tmp_path: Path) -> None:
-    docs, long = own(tmp_path / "docs"), "why " * 25_000
-    (tmp_path / "q.csv").write_text(f"question,documents\n{long}?,apples\n")
-    assert read_dataset(docs, questions=tmp_path / "q.csv").queries[0].text == f"{long}?"

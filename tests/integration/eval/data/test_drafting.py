@@ -41,6 +41,7 @@ def test_the_command_writes_what_compare_reads(desk: Path) -> None:
     assert [gold.answers for gold in read.gold.values()] == [
         (question["answer"],) for question in done.json["questions"]
     ]
+    assert sorted(gold.kind for gold in read.gold.values()) == ["single", "single", "single", "two"]
     texts = {document.id: document.text for document in read.corpus.documents}
     quoted = [
         [" ".join(texts[place.doc_id][slice(*word)] for word in place.words) for place in gold.evidence]

@@ -26,48 +26,33 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-OUT = ("--out", "results")
-ASKED = (
-    "pages",
-    "--questions",
-    "questions.csv",
-    "--methods",
-    "bm25",
-    "--index",
-    "w",
-    "--json",
-    "-",
-    "--out",
-    "results",
-)
+COMPARED = ("pages", "--questions", "questions.csv", "--methods", "bm25", "--index", "w", "--json", "-", "--out", "out")
 
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_questions_follow_renamed_documents(indexed: bool, pages: Path) -> None:
-    """Whether an update has seen the new name before, or the comparison itself finds it."""
-    assert ragindex("compare", *ASKED).code == 0
+    assert ragindex("compare", *COMPARED).code == 0
     (pages / "granite.md").rename(pages / "stone.md")
     if indexed:
         report = ragindex("index", "pages", "--index", "w").out
         assert "1 document renamed (granite.md → stone.md)" in report
-    done = ragindex("compare", *ASKED)
+    done = ragindex("compare", *COMPARED)
     assert done.code == 0
     assert NOTE in done.json["notes"]
     (method,) = done.json["methods"]
     assert method["metrics"]["R@5"] == 1.0
-    own = ragindex("compare", *ASKED[1:])
+    own = ragindex("compare", *COMPARED[1:])
     assert (own.code, NOTE in own.json["notes"]) == (0, True)
 
 
 def test_evidence_offsets_follow_renamed_documents(pages: Path) -> None:
-    """A span of a document is one of the same text under its new name."""
     text = (pages / "granite.md").read_text()
     start = text.index("near the old town")
     rows = f"Where is the granite?,near the old town,granite.md,granite.md:{start}-{start + 17}\n"
     Path("questions.csv").write_text(f"question,answer,documents,evidence\n{rows}")
-    before = ragindex("compare", *ASKED)
+    before = ragindex("compare", *COMPARED)
     (pages / "granite.md").rename(pages / "stone.md")
-    done = ragindex("compare", *ASKED)
+    done = ragindex("compare", *COMPARED)
     assert (before.code, done.code) == (0, 0), done.err
     assert NOTE in done.json["notes"]
     (own,), (renamed,) = (each.json["methods"] for each in (before, done))
@@ -77,11 +62,11 @@ def test_evidence_offsets_follow_renamed_documents(pages: Path) -> None:
 
 
 def test_new_file_under_the_old_name_takes_the_id(pages: Path) -> None:
-    ragindex("compare", *ASKED)
+    ragindex("compare", *COMPARED)
     (pages / "granite.md").rename(pages / "stone.md")
     ragindex("index", "pages", "--index", "w")
     (pages / "granite.md").write_text("# Another page\n\nIt has nothing of the one before.")
-    done = ragindex("compare", *ASKED)
+    done = ragindex("compare", *COMPARED)
     assert (done.code, NOTE in done.json["notes"]) == (0, False)
 
 
@@ -101,9 +86,9 @@ def test_judgement_under_the_new_name_is_the_later_one(grades: tuple[int, int], 
 
 
 def test_gate_follows_renamed_documents(pages: Path) -> None:
-    assert ragindex("compare", *ASKED).code == 0
+    assert ragindex("compare", *COMPARED).code == 0
     (pages / "granite.md").rename(pages / "stone.md")
-    gate = ("gate", "bm25", "--against", "results", "--data", "pages", "--questions", "questions.csv", "--index", "w")
+    gate = ("gate", "bm25", "--against", "out", "--data", "pages", "--questions", "questions.csv", "--index", "w")
     done = ragindex(*gate)
     assert done.code == 0, done.err
     assert done.out.startswith("PASS: ")

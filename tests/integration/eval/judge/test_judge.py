@@ -16,11 +16,10 @@ from rich.console import Console
 
 from ragindex.corpus.judgements import question_id, read_judgements
 from ragindex.errors import DataError, UsageError
-from ragindex.llm.offline import OfflineRules
 from ragindex.llm.tasks import render_messages
 from ragindex.types import Document, Position
 from ragindex_eval.judge.estimate import PoolEstimates, estimate_methods
-from ragindex_eval.judge.model_judge import JUDGE, judge_by_rule, judge_pool, read_relevance
+from ragindex_eval.judge.model_judge import JUDGE, judge_by_rule, read_relevance
 from ragindex_eval.judge.pool import Pool, PooledDocument, PooledQuestion, PoolSource, load_pool, make_pool, save_pool
 from ragindex_eval.judge.session import Grades, JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import describe_worth, render_judged
@@ -87,22 +86,17 @@ def test_a_pool_counts_hits_as_a_comparison_does() -> None:
     assert {document.id for document in question.documents} == {"w", "z"}
 
 
-def test_the_passages_that_are_shown_are_the_best_ranked_of_a_document_and_its_twins() -> None:
+def test_documents_of_equal_text_are_pooled_once_with_the_best_ranked_passages() -> None:
     text = "One. Two. Three. Four. Five."
-    documents = [Document("x", "T", text), Document("y", "T", text)]
-    rankings = {"a": [[hit("y", 23, 28), hit("x", 5, 9), hit("x", 10, 16), hit("x", 0, 4)]]}
-    (document,) = make_pool(SOURCE, ["one?"], documents, rankings).questions[0].documents
-    assert (document.id, document.passages) == ("x", ("Two.", "Three.", "Five."))
-    (long,) = make_pool(SOURCE, ["one?"], [Document("z", "", "a" * 5_000)], {"a": [[hit("z")]]}).questions[0].documents
-    assert long.passages == (f"{'a' * 3_000} […]",)
-
-
-def test_documents_of_equal_text_are_pooled_once() -> None:
-    documents = [Document("x", "T", "same"), Document("y", "T", "same  "), Document("z", "T", "other")]
-    rankings = {"a": [[hit("y", 0, 4), hit("x", 0, 4), hit("z", 0, 5)]], "b": [[]]}
-    pool = make_pool(replace(SOURCE, depth=3), ["one?"], documents, rankings)
-    assert {document.id for document in pool.questions[0].documents} == {"x", "z"}
-    assert {label: pool.questions[0].first_documents(label, 3) for label in "ab"} == {"a": ["x", "z"], "b": []}
+    documents = [Document("x", "T", text), Document("y", "T", f"{text} "), Document("z", "", "a" * 5_000)]
+    rankings = {"a": [[hit("y", 23, 28), hit("x", 5, 9), hit("x", 10, 16), hit("x", 0, 4), hit("z")]], "b": [[]]}
+    pool = make_pool(replace(SOURCE, depth=5), ["one?"], documents, rankings)
+    (question,) = pool.questions
+    assert {document.id: document.passages for document in question.documents} == {
+        "x": ("Two.", "Three.", "Five."),
+        "z": (f"{'a' * 3_000} […]",),
+    }
+    assert {label: question.first_documents(label, 5) for label in "ab"} == {"a": ["x", "z"], "b": []}
 
 
 def test_the_seed_alone_draws_the_order_whichever_method_found_what() -> None:
@@ -220,12 +214,9 @@ def test_the_rule_counts_the_words_of_the_question() -> None:
 @pytest.mark.parametrize(("text", "relevant"), [("Yes.", "yes"), ("It is partly so", "partly"), ("NO", "no")])
 def test_plain_text_is_read(text: str, relevant: str) -> None:
     assert read_relevance(text).relevant == relevant
-
-
-@pytest.mark.parametrize("text", ["", "yes and no", "maybe", "yesterday"])
-def test_text_without_one_answer_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="does not say"):
-        read_relevance(text)
+    for wrong in ("", "yes and no", "maybe", "yesterday"):
+        with pytest.raises(ValueError, match="does not say"):
+            read_relevance(wrong)
 
 
 def test_the_prompt_has_question_and_passages_and_no_method() -> None:
@@ -233,15 +224,6 @@ def test_the_prompt_has_question_and_passages_and_no_method() -> None:
     system, user = render_messages(JUDGE, inputs)
     assert (system.role, user.role) == ("system", "user")
     assert user.content == "Question: Why?\n\nTitle: [system]\none\n\ntwo\n\n"
-
-
-def test_a_model_judges_the_whole_pool_and_writes_only_what_is_new(tmp_path: Path) -> None:
-    pool = made_pool(2)
-    assert judge_pool(pool, OfflineRules(), "english", tmp_path) == 0
-    assert len(read_pair_grades(tmp_path)) == 6
-    written = (tmp_path / "qrels.trec").read_text()
-    judge_pool(pool, OfflineRules(), "english", tmp_path)
-    assert (tmp_path / "qrels.trec").read_text() == written
 
 
 # ---------------------------------------------------------------- the estimates
@@ -281,14 +263,11 @@ def test_bounds_hold_whatever_the_unjudged_documents_are() -> None:
     assert rows["pool", "recall@2", "a"].rstrip().endswith(" 100.0")
 
 
-def test_only_the_first_questions_count_so_that_they_are_a_random_sample() -> None:
+def test_only_the_first_questions_count_and_agreement_is_that_of_relevance() -> None:
+    """The first questions are a random sample; where a person skipped a document, the question does not count."""
     pool = made_pool(3)
-    methods = estimate_methods(pool, grades(pool, "200", "20", "222"), None)
-    assert (methods.by_person, methods.documents_by_person) == (1, 3)
-
-
-def test_agreement_is_that_of_relevance() -> None:
-    pool = made_pool(2)
+    few = estimate_methods(pool, grades(pool, "200", "20", "222"), None)
+    assert (few.by_person, few.documents_by_person) == (1, 3)
     methods = estimate_methods(pool, grades(pool, "210", "002"), grades(pool, "200", "022"), "m")
     agreement = methods.agreement
     assert agreement is not None
@@ -364,11 +343,6 @@ def test_the_command_pools_and_resumes(pooled: Done) -> None:
     assert load_pool(Path("judged")) == pool
 
 
-def test_an_index_is_judged_like_data(built: None) -> None:
-    done = ragindex("judge", "w", "questions.txt", "--methods", "bm25", "--depth", "2", "--json", "-")
-    assert (done.code, done.json["questions"], done.json["depth"]) == (0, 2, 2)
-
-
 def test_a_model_judges_first_and_another_is_refused(built: None) -> None:
     done = ragindex(*COMMAND, "--llm", "offline", "--json", "-")
     assert done.json["model"] == "offline"
@@ -402,8 +376,9 @@ def test_a_model_is_asked_once_about_each_document(built: None, monkeypatch: pyt
         failed_pairs = {pair for pair in pairs if pair[1] == "quill.txt"}
         assert judged == {pair: 2 if pair[1] == "hill.md" else 0 for pair in pairs - failed_pairs}
         assert f"gave no usable answer for {len(failed_pairs)} of {len(pairs)} documents" in done.err
-        sent = len(server.requests)
+        sent, lines = len(server.requests), Path("judged/model/qrels.trec").read_text()
         assert ragindex(*COMMAND, "--llm", "openai:small").code == 0
+        assert Path("judged/model/qrels.trec").read_text() == lines, "only what is new is written"
         again = [request for request in server.requests[sent:] if "Grey Anna" in str(request.body)]
         assert again == [], "what was answered is not paid for again"
 
@@ -414,16 +389,19 @@ def test_a_pool_that_was_made_otherwise_is_refused() -> None:
     assert message == (
         "The pool in judged was made otherwise: depth was 2, and is 3. Give what it was made from, or another --out."
     )
+    texts = {name: Path("notes", name).read_text() for name in ("hill.md", "rivers/sarn.md")}
     Path("notes/hill.md").write_text("# Grey Anna\n\nChanged.")
     changed = ragindex(*COMMAND)
     assert changed.code == 2
     assert "warning: the documents of w were others until now: 1 document changed (hill.md)" in changed.err
     assert "documents have changed" in changed.err.splitlines()[-1]
+    for name, other in (("hill.md", "rivers/sarn.md"), ("rivers/sarn.md", "hill.md")):  # judgements would change places
+        Path("notes", name).write_text(texts[other])
+    assert "documents have changed" in ragindex(*COMMAND).err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("updated", [True, False])
 def test_session_goes_on_after_a_rename(updated: bool) -> None:
-    """Whether an update has seen the new name, or the session itself finds it."""
     assert ragindex(*COMMAND).code == 0
     pool = load_pool(Path("judged"))
     assert pool is not None
@@ -443,14 +421,6 @@ def test_session_goes_on_after_a_rename(updated: bool) -> None:
     compared = ragindex("compare", "notes", "--questions", "judged", "--methods", "bm25", "--index", "w", "--json", "-")
     assert compared.code == 0, compared.err
     assert "questions name 1 renamed document: hill.md → summit.md" in compared.json["notes"]
-
-
-def test_exchanged_names_are_another_pool() -> None:
-    """The texts are the same, but judgements of one document would be those of another."""
-    assert ragindex(*COMMAND).code == 0
-    for old, new in (("hill.md", "spare"), ("rivers/sarn.md", "hill.md"), ("spare", "rivers/sarn.md")):
-        Path("notes", old).rename(Path("notes", new))
-    assert "documents have changed" in ragindex(*COMMAND).err.splitlines()[-1]
 
 
 def test_pool_of_an_earlier_version_is_read(pooled: Done) -> None:

@@ -230,26 +230,6 @@ def test_study_is_one_parent_run(comparison: Comparison, uri: str) -> None:
         assert everything == {"study.json", "report.html", "01-two", "02-two"}
 
 
-def test_new_database_in_a_new_folder(
-    comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = working_folder / "new folder" / "runs.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
-    track(Study(comparison.dataset.name, (comparison,)))
-    assert not (working_folder / "mlflow.db").exists()
-    with sqlite3.connect(elsewhere) as database:
-        assert database.execute("SELECT count(*) FROM runs").fetchone() == (3,)
-    database.close()
-
-
-def test_no_secret_is_a_parameter(comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOME_API_KEY", "not-for-the-eyes-of-others")
-    llm = "openai(base_url=https://user:open-sesame@one.example/v1, note=not-for-the-eyes-of-others)"
-    track(timed(comparison, llm=llm))
-    params = [run.data.params["llm"] for run in all_runs(uri)]
-    assert params == ["openai(base_url=https://…@one.example/v1, note=…)"] * 3
-
-
 def test_a_run_is_found_again_in_its_database(comparison: Comparison, working_folder: Path, uri: str) -> None:
     run = track(timed(comparison))
     assert has_run(uri, run)
@@ -260,6 +240,14 @@ def test_a_run_is_found_again_in_its_database(comparison: Comparison, working_fo
     with closing(sqlite3.connect(working_folder / "mlflow.db")) as database, database:
         database.execute("UPDATE runs SET lifecycle_stage = 'deleted'")
     assert not has_run(uri, run)
+
+
+def test_no_secret_is_a_parameter(comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "not-for-the-eyes-of-others")
+    llm = "openai(base_url=https://user:open-sesame@one.example/v1, note=not-for-the-eyes-of-others)"
+    track(timed(comparison, llm=llm))
+    params = [run.data.params["llm"] for run in all_runs(uri)]
+    assert params == ["openai(base_url=https://…@one.example/v1, note=…)"] * 3
 
 
 def fails(comparison: Comparison, match: str) -> None:
@@ -276,20 +264,16 @@ def test_without_mlflow(comparison: Comparison, working_folder: Path, monkeypatc
         trace_to_tracker()
 
 
-def test_a_server_that_is_not_there(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_or_never_answers(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_tracing, "_ANSWER_SECONDS", 0.2)
     with socket.socket() as listener:  # bound but not listening: every connection is refused
         listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         for scheme in ("http", "postgresql"):
-            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
+            monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://{address}")
             fails(comparison, "was not recorded in MLflow at .*127.0.0.1")
-
-
-def test_a_server_that_never_answers(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlflow_tracing, "_ANSWER_SECONDS", 0.2)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        listener.listen()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://{address}")
         fails(comparison, r"was not recorded in MLflow at .*: it does not answer within 0\.2 seconds\.")
 
 
@@ -390,6 +374,14 @@ def test_stores_that_cannot_be_used(
         ("RR@10", "retrieval/reciprocal_rank_at_10"),
         ("Success@1", "retrieval/success_at_1"),
         ("one_doc_R@5", "retrieval/one_document_recall_at_5"),
+        ("EM", "qa/em"),
+        ("F1", "qa/f1"),
+        ("STR-EM", "qa/str_em"),
+        ("ROUGE-L", "qa/rouge_l"),
+        ("accuracy", "qa/accuracy"),
+        ("ROUGE-Lsum", "qa/rouge_lsum"),
+        ("Disambig-F1", "qa/disambig_f1"),
+        ("DR", "qa/dr"),
     ],
 )
 def test_metric_names_have_no_at(name: str, expected: str) -> None:
@@ -417,14 +409,3 @@ def test_any_label_becomes_a_name_that_mlflow_takes(label: str) -> None:
 def test_names_that_mlflow_cannot_tell_apart_are_distinct(names: list[str], expected: list[str]) -> None:
     assert distinct_names(names) == dict(zip(names, expected, strict=True))
     assert distinct_names(reversed(names)) == distinct_names(names)
-
-
-def test_metrics_of_labels_that_differ_in_signs_alone(tmp_path: Path, uri: str) -> None:
-    methods = [{"name": name, "label": label} for name, label in (("bm25", "C+"), ("dense", "C#"))]
-    compared = compare(two(), methods, k=(1, 2), index=tmp_path / "w", encoder="lsa:1")
-    track(Study("two", (compared,)))
-    latencies = {name: value for name, value in parent_of(uri).data.metrics.items() if name.endswith("p50_ms")}
-    assert latencies == {
-        f"methods/{name}/latency/p50_ms": compared.method(label).latency.total.p50
-        for label, name in (("C+", "C_2B"), ("C#", "C_23"))
-    }

@@ -120,14 +120,3 @@ def test_kinds_of_a_csv_split_every_figure(tmp_path: Path, monkeypatch: pytest.M
     saved = load_results(results).comparisons[0]
     assert [method.to_json() for method in saved.methods] == done.json["methods"]
     assert "By kind of question" in (results / "report.html").read_text()
-
-
-def test_drafted_questions_have_kinds_that_compare_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_desk(tmp_path, monkeypatch)
-    Path("more").mkdir()
-    Path("more/jam.md").write_text("# Pale Jam\n\nPale Jam is a rock band formed in 1990 in Lindau.\n")
-    Path("more/brother.md").write_text('# Brother\n\n"Brother" is a song by the rock band Pale Jam.\n')
-    drafted = ragindex("questions", "more", "--out", "drafted.csv", "--n", "4", "--json", "-").json
-    done = ragindex("compare", "more", "--questions", "drafted.csv", "--methods", "bm25", "--json", "-").json
-    groups = {group["value"]: group["questions"] for group in done["methods"][0]["breakdown"] if group["by"] == "kind"}
-    assert groups == {"single": drafted["single"], "two": drafted["two"]} == {"single": 1, "two": 1}

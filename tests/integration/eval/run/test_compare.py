@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import ir_measures
 import pytest
 from bs4 import BeautifulSoup
 from built_retriever import built_retriever
@@ -72,16 +71,11 @@ def shown(comparison: Comparison) -> str:
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
-    """A comparison of three methods, and the folder of its files; its index is `shared`."""
-    folder = tmp_path_factory.mktemp("compared")
-    return run(folder / "w", "bm25", "dense", "hybrid", k=(1, 3, 5), out=folder / "out"), folder / "out"
-
-
-@pytest.fixture(scope="module")
-def shared(compared: tuple[Comparison, Path]) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of the documents."""
-    return compared[1].parent / "w"
+    folder = tmp_path_factory.mktemp("shared")
+    run(folder, "bm25", "dense", "hybrid")
+    return folder
 
 
 def test_metrics_of_a_scripted_ranking_by_hand(shared: Path) -> None:
@@ -94,29 +88,6 @@ def test_metrics_of_a_scripted_ranking_by_hand(shared: Path) -> None:
     }
     assert method.metrics["R@1"] == pytest.approx((1 + 0 + 0.5) / 3)
     assert method.metrics["full_R@3"] == pytest.approx(1 / 3)
-
-
-def test_real_methods_score_as_ir_measures_says_of_the_files_written(compared: tuple[Comparison, Path]) -> None:
-    comparison, out = compared
-    assert json.loads((out / "comparison.json").read_text()) == comparison.to_json()
-    qrels = list(ir_measures.read_trec_qrels(str(out / "qrels.trec")))
-    for method in comparison.methods:
-        trec_run = list(ir_measures.read_trec_run(str(out / "runs" / f"{method.label}.trec")))
-        names = [name for name in method.metrics if not name.startswith(("full_R", "one_doc_R"))]
-        expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, trec_run)
-        assert {str(name): value for name, value in expected.items()} == pytest.approx(
-            {name: method.metrics[name] for name in map(str, expected)}, abs=1e-9
-        )
-    assert comparison.method("bm25").final[0].hits[0].doc_ids == ("anna",)
-    lines = [json.loads(line) for line in (out / "per_query.jsonl").read_text().splitlines()]
-    first, second = comparison.methods[:2]  # the best comes first
-    assert first.metrics["R@1"] >= second.metrics["R@1"]
-    assert [(line["method"], line["query"]) for line in lines[:4]] == [
-        *((first.label, f"q{number}") for number in (1, 2, 3)),
-        (second.label, "q1"),
-    ]
-    assert lines[0]["gold"] == {"anna": 1}
-    assert lines[0]["metrics"] == first.per_query["q1"]
 
 
 def test_json_is_the_published_schema(tmp_path: Path) -> None:
@@ -200,14 +171,6 @@ def test_a_method_that_fails_always_is_said_loudly(shared: Path, tmp_path: Path)
     assert "failed on every question, and is not compared" in (tmp_path / "o" / "report.html").read_text()
 
 
-def test_failing_on_every_question_with_gold_is_no_score_either(shared: Path) -> None:
-    """The one question that is answered counts for nothing: the mean would be of failures alone."""
-    scheme = Scripted(fails_on=(QUESTIONS[1],))
-    comparison = run(shared, scheme, "bm25", data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
-    assert [method.label for method in comparison.methods] == ["bm25"]
-    assert "failed on every question with gold, and is not compared" in state_conclusion(comparison)
-
-
 def test_more_than_k_hits_are_a_failure(shared: Path) -> None:
     with pytest.raises(ContractError, match="it returned 6 hits for k = 2"):
         run(shared, Careless(), k=(2,))
@@ -255,13 +218,39 @@ def test_without_gold_no_quality_is_claimed(shared: Path, tmp_path: Path) -> Non
 
 
 def test_questions_without_gold_documents_are_left_out_of_means_and_said(shared: Path) -> None:
-    comparison = run(shared, Scripted(), data=dataset(gold={"q2": GOLD["q2"]}), k=(3,))
+    one_judged = dataset(gold={"q2": GOLD["q2"]})
+    comparison = run(shared, Scripted(), data=one_judged, k=(3,))
     assert comparison.methods[0].metrics["R@3"] == 0.5
     assert comparison.to_json()["dataset"]["judged"] == 1
     assert "3 questions (1 with gold)" in shown(comparison)
+    failing = run(shared, Scripted(fails_on=(QUESTIONS[1],)), "bm25", data=one_judged, k=(3,))
+    assert [method.label for method in failing.methods] == ["bm25"]  # the mean would be of failures alone
+    assert "failed on every question with gold, and is not compared" in state_conclusion(failing)
 
 
-def test_extractions_that_nobody_reads_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("methods", "options", "message"),
+    [
+        (["bm25", "bm25"], {}, "Two methods have the label 'bm25'"),
+        ([{"name": "bm25", "label": "dense"}, "dense"], {}, "Two methods have the label 'dense'"),
+        ([], {}, "at least one method"),
+        ([{"name": "bm25", "label": " "}], {}, "label must be a text"),
+        (["bm25"], {"data": dataset(questions=())}, "has no questions"),
+        (["bm25"], {"limit": 3}, "'limit' describes a path"),
+        (["bm25"], {"exclude": ["*.log"]}, "'exclude' describes a path"),
+        *((["bm25"], {"k": ks}, "compare: 'k': Input should be") for ks in ((), (0,), (5, -1), (2.5,), (True,))),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    tmp_path: Path, methods: list[Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(tmp_path / "w", *methods, **options)
+
+
+def test_documents_and_extractions_that_do_not_belong_to_an_index_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="compare needs DATA"):
+        compare(methods=["bm25"])
     file = tmp_path / "openie.json"
     file.write_text('{"docs": [{"title": "x", "text": "y", "extracted_entities": [], "extracted_triples": []}]}')
     with pytest.raises(UsageError, match="No selected method uses triples"):
@@ -269,42 +258,15 @@ def test_extractions_that_nobody_reads_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "w").exists()
     with pytest.raises(DataError, match="expected extractions of passages of this corpus; found 1 others"):
         run(tmp_path / "w", "bm25(over=triples)", triples=file)
-
-
-def test_equal_labels_and_no_methods_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Two methods have the label 'bm25'"):
-        run(tmp_path, "bm25", "bm25")
-    with pytest.raises(UsageError, match="Two methods have the label 'dense'"):
-        run(tmp_path, {"name": "bm25", "label": "dense"}, "dense")
-    with pytest.raises(UsageError, match="at least one method"):
-        run(tmp_path)
-    with pytest.raises(UsageError, match="label must be a text"):
-        run(tmp_path, {"name": "bm25", "label": " "})
-
-
-def test_cutoffs(shared: Path) -> None:
-    """Sorted, once each; they may exceed the corpus."""
-    comparison = run(shared, "bm25", k=(50, 2, 50))
-    assert comparison.ks == (2, 50)
-    assert comparison.methods[0].metrics["R@50"] >= comparison.methods[0].metrics["R@2"]
-    for ks in [(), (0,), (5, -1), (2.5,), (True,)]:
-        with pytest.raises(UsageError, match="compare: 'k': Input should be"):
-            run(shared, "bm25", k=ks)
-
-
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no questions"):
-        run(tmp_path, "bm25", data=dataset(questions=()))
-    with pytest.raises(UsageError, match="'limit' describes a path"):
-        run(tmp_path, "bm25", limit=3)
-    with pytest.raises(UsageError, match="'exclude' describes a path"):
-        run(tmp_path, "bm25", exclude=["*.log"])
-    with pytest.raises(UsageError, match="compare needs DATA"):
-        compare(methods=["bm25"])
-    run(tmp_path / "w", "bm25")
     other = Dataset("other", replace(dataset().corpus, name="other"), dataset().queries, GOLD, "f")
     with pytest.raises(WorkspaceError, match="'anna' of the documents .* as 'other' is already used by"):
         run(tmp_path / "w", "bm25", data=other)
+
+
+def test_cutoffs(shared: Path) -> None:
+    comparison = run(shared, "bm25", k=(50, 2, 50))
+    assert comparison.ks == (2, 50)
+    assert comparison.methods[0].metrics["R@50"] >= comparison.methods[0].metrics["R@2"]
 
 
 def test_a_workspace_among_its_documents_is_refused(tmp_path: Path) -> None:
@@ -455,7 +417,6 @@ def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("worse", "same", "bm25"), ("bm25", "worse", "same")])
 def test_the_best_comes_first_everywhere(shared: Path, tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Of equal ones, who was named first; in the terminal, the report, the JSON and the files."""
     nothing = (("penn",), ("orla",))
     last = Scripted(ranking=nothing)
     schemes = {"worse": last, "same": {"name": "bm25", "label": "same"}, "bm25": "bm25"}

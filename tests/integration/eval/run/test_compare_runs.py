@@ -1,12 +1,10 @@
 """Rankings in files, compared without an index: trec_eval's own test files, and made ones."""
 
 import gzip
-import json
 import random
 from collections.abc import Iterable
 from pathlib import Path
 
-import bm25s
 import ir_measures
 import pytest
 from command_line import ragindex
@@ -66,14 +64,6 @@ def test_figures_of_the_files_of_trec_eval(tmp_path: Path, qrels: str, run: str)
     assert packed.methods[0].metrics == comparison.methods[0].metrics
 
 
-def test_figures_that_trec_eval_prints(tmp_path: Path) -> None:
-    """Those of its own expected output, `out.test.a`, for the first of its files."""
-    judged, ranked = unpack(tmp_path, "qrels.test", "results.test")
-    method = compare_runs([ranked], judged, MeasureSettings(k=KS)).methods[0]
-    printed = {"R@5": 0.0173, "R@10": 0.0317, "R@20": 0.1061, "nDCG@10": 0.3016, "nDCG@100": 0.3916}
-    assert {name: round(method.metrics[name], 4) for name in printed} == printed
-
-
 def test_ties_missing_queries_and_grades(tmp_path: Path) -> None:
     draw = random.Random(5)
     documents = [f"d{number}" for number in range(40)]
@@ -94,29 +84,6 @@ def test_ties_missing_queries_and_grades(tmp_path: Path) -> None:
     notes = " | ".join(comparison.notes)
     assert "made lacks 9 judged questions: each scores 0" in notes
     assert "made ranks for 1 question without judgements, which are left out" in notes
-
-
-def test_runs_of_bm25s_in_the_format_of_pyserini(tmp_path: Path) -> None:
-    """Scores of six digits, many of them equal, and tabs in the judgements."""
-    draw, words = random.Random(3), [f"word{number}" for number in range(30)]
-    texts = [" ".join(draw.choices(words, k=6)) for _ in range(200)]
-    queries = {f"q{number}": " ".join(draw.sample(words, 2)) for number in range(30)}
-    retriever = bm25s.BM25(method="lucene")
-    retriever.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
-    tokenized = bm25s.tokenize(list(queries.values()), show_progress=False)
-    ids, scores = retriever.retrieve(tokenized, k=50, show_progress=False)
-    run, qrels = tmp_path / "bm25s.trec", tmp_path / "qrels.tsv.trec"
-    run.write_text(
-        "".join(
-            f"{query} Q0 doc{document} {rank} {score:.6f} Anserini\n"
-            for query, documents, row in zip(queries, ids, scores, strict=True)
-            for rank, (document, score) in enumerate(zip(documents, row, strict=True), start=1)
-        )
-    )
-    qrels.write_text("".join(f"{query}\t0\tdoc{draw.randrange(200)}\t{draw.choice((1, 2))}\n" for query in queries))
-    assert len({line.split()[4] for line in run.read_text().splitlines()}) < 1000  # of 1,500
-    comparison = compare_runs([run], qrels, MeasureSettings(k=KS))
-    require_equal(comparison, "bm25s", ir_measures.read_trec_qrels(str(qrels)), run)
 
 
 @pytest.fixture
@@ -146,8 +113,12 @@ def test_command_compares_tests_and_reports_rankings(files: Path) -> None:
     assert "documents unknown" in page
     assert load_results(Path("out")).comparisons[0].to_json() == done.json
     printed = ragindex(*arguments, "--out", "out").out
+    assert "\nseed 0; fingerprint " in printed
+    for unknown in ("encoder identity", "encoder unknown", "language of the texts"):
+        assert unknown not in printed + page
     assert "latency" not in printed
     assert "$" not in printed
+    assert ragindex(*arguments, "--out", "out", "--fail-below", "b:R@1=0.5").code == 8
     assert ragindex("report", "out").code == 0
     table = ragindex("results", "out", "--question", "q3")
     assert "gold3" in table.out
@@ -207,21 +178,6 @@ def test_comparison_is_recorded_where_mlflow_is_used(files: Path, monkeypatch: p
     assert (labels, [folder for _, folder in recorded]) == ([["a", "b"]] * 2, [Path("out")] * 2)
 
 
-def test_report_leaves_out_what_rankings_do_not_tell(files: Path) -> None:
-    done = ragindex("compare", "--run", "a.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
-    assert "\nseed 0; fingerprint " in done.out
-    page = Path("out/report.html").read_text()
-    for unknown in ("encoder identity", "encoder unknown", "language of the texts"):
-        assert unknown not in done.out + page
-
-
-def test_gate_of_saved_rankings(files: Path) -> None:
-    ragindex("compare", "--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
-    passed = ragindex("gate", "out:a", "--against", "out:b", "--metric", "R@1")
-    assert (passed.code, passed.out.startswith("PASS")) == (0, True)
-    assert ragindex("gate", "out:b", "--against", "out:a", "--metric", "R@1").code == 12
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -238,12 +194,6 @@ def test_wrong_use(files: Path, arguments: list[str], message: str) -> None:
     done = ragindex("compare", *arguments)
     assert done.code in (2, 3)
     assert message in done.err
-
-
-def test_threshold_of_rankings(files: Path) -> None:
-    arguments = ("compare", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
-    assert ragindex(*arguments, "--fail-below", "b:R@1=0.5").code == 8
-    assert json.loads(Path("out/comparison.json").read_text())["asked"] == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -77,20 +77,6 @@ def test_a_passage_that_failed_is_counted_and_made_the_next_time(server: OpenAIS
     assert again.methods[1].fingerprint != comparison.methods[1].fingerprint
 
 
-def test_money_that_is_not_known_is_not_zero(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RAGINDEX_PRICES")
-    comparison = compared(tmp_path)
-    assert comparison.notes[0].startswith("no price of openai:small is known, so the cost of ")
-    free, asking = comparison.to_json()["methods"]
-    assert (free["usage"]["index"]["money"], asking["usage"]["index"]["money"]) == (0.0, None)
-    assert asking["usage"]["query"]["input_tokens"] > 0
-    assert not [pair for pair in comparison.pairs if pair.metric == "money"]
-    save_results(Study("tiny", (comparison,)), tmp_path / "out")
-    assert load_results(tmp_path / "out").comparisons[0].methods[1].index_usage.money is None
-
-
 def test_estimated_tokens_and_dollars_are_marked(server: OpenAIServer, tmp_path: Path) -> None:
     """Also those of a part that was built, and of answers that were paid for, by an earlier run."""
     server.choose = lambda request, seen: openai_server.usage(None)

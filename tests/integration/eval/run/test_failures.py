@@ -203,16 +203,8 @@ def test_command_that_stops_names_no_winner(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     server.choose = lambda received, earlier: status(401, "wrong")
-    arguments = (
-        "compare",
-        "notes",
-        "--questions",
-        "questions.csv",
-        "--methods",
-        "bm25,self-ask(base=bm25)",
-        "--llm",
-        LLM,
-    )
+    methods = ("--methods", "bm25,self-ask(base=bm25)", "--llm", LLM)
+    arguments = ("compare", "notes", "--questions", "questions.csv", *methods)
     assert "rejects the API key, status 401: wrong. Check OPENAI_API_KEY" in failed(6, *arguments)
     monkeypatch.setenv("OPENAI_BASE_URL", dead_address())
     assert "cannot be reached (attempts: 1)" in failed(6, *arguments)

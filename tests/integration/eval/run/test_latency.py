@@ -1,20 +1,15 @@
 """Which latencies stand beside one another: those of one run on one machine, whatever was timed when."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from made_comparisons import make_comparison
 from timed import QUERIES, NamedRetriever, read_journal, runs, timings
 
 from ragindex.accounting.ledger import CallRecord, record_call
 from ragindex.errors import ServiceError
 from ragindex.index.index import Index
 from ragindex.types import Query, Retrieval
-from ragindex_eval.conclusions.leaders import differ
-from ragindex_eval.results.model import LATENCY, Comparison
 from ragindex_eval.run import environment, latency
 
 pytestmark = pytest.mark.usefixtures("all_rounds")
@@ -55,7 +50,6 @@ def test_times_of_another_machine_or_of_other_versions_are_not_used(
 
 
 def test_other_questions_are_timed_again(workspace: Index) -> None:
-    """Of another sample, and of a method that failed before."""
     latency.measure_latency(timings(workspace, "ab", failed=["q0"]), QUERIES, 5, 0)
     read_journal(workspace)
     healed = latency.measure_latency(timings(workspace, "ab"), QUERIES, 5, 0)
@@ -98,66 +92,6 @@ def test_what_ends_a_comparison_ends_its_timing(workspace: Index, monkeypatch: p
     monkeypatch.setattr(NamedRetriever, "retrieve", raises)
     with pytest.raises(ServiceError, match="the key is wrong"):
         latency.measure_latency(timings(workspace, "a"), QUERIES, 5, 0)
-
-
-# ---------------------------------------------------------------- a machine that is busy for a while
-
-
-TWENTY = [Query(f"q{number}", f"What is {number}?") for number in range(20)]
-
-
-def timed_on(
-    workspace: Index, monkeypatch: pytest.MonkeyPatch, load: Callable[[str, int], float], *, alone: bool = False
-) -> Comparison:
-    """`dense` takes 10 ms and `hybrid`, which contains it, 11 ms, times `load` of the method and the call's number."""
-    calls = []
-
-    def time_question(method: Any, query: Query, k: int) -> list[float]:
-        label = method.timing.label
-        calls.append(label)
-        slowed = load(label, len(calls)) * generator.lognormal(0.0, 0.05)
-        seconds = {"d": 0.010, "h": 0.011}[label] * slowed
-        return [seconds, 0.0, 0.0, seconds, 0.0004 * slowed]
-
-    def group(metered: Sequence[Any], *_: object) -> list[Sequence[Any]]:
-        return [[method] for method in metered] if alone else [metered]
-
-    generator = np.random.default_rng(0)
-    monkeypatch.setattr(latency, "_time_question", time_question)
-    monkeypatch.setattr(latency, "_group_by_memory", group)
-    measured = latency.measure_latency(timings(workspace, "dh"), TWENTY, 5, 0)
-    assert (calls.count("d"), calls.count("h")) == (100, 100)
-    latencies = {label: method.latency for label, method in zip("dh", measured, strict=True)}
-    return make_comparison(
-        {"d": [1.0] * 20, "h": [1.0] * 20},
-        {label: [times.per_query[query.id] for query in TWENTY] for label, times in latencies.items()},
-        reference={label: [times.reference[query.id] for query in TWENTY] for label, times in latencies.items()},
-    )
-
-
-def test_a_busy_while_makes_no_method_slower_than_one_that_contains_it(
-    workspace: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine is four times as slow for the first third; in turns of 25 questions, only dense would have met it."""
-    comparison = timed_on(workspace, monkeypatch, lambda label, number: 4.0 if number < 67 else 1.0)
-    pair = comparison.pair("h", "d", LATENCY)
-    assert pair.value == pytest.approx(1.1, abs=0.04)
-    assert pair.ci95 is not None
-    assert pair.ci95[0] < 1.1 < pair.ci95[1]
-    assert not differ(comparison, "d", "h", LATENCY)
-
-
-def test_the_reference_takes_back_what_a_busy_machine_did_to_a_method_timed_alone(
-    workspace: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Methods that do not fit into memory together, and a machine that is busy while dense is timed."""
-    comparison = timed_on(workspace, monkeypatch, lambda label, _: 4.0 if label == "d" else 1.0, alone=True)
-    pair = comparison.pair("d", "h", LATENCY)
-    assert pair.value == pytest.approx(4.0 / 1.1, abs=0.1)
-    assert pair.p_adjusted < 0.001
-    assert pair.ci95 is not None
-    assert pair.ci95[0] < 1.0
-    assert not differ(comparison, "d", "h", LATENCY)
 
 
 def test_of_repeats_the_median_counts_with_its_parts() -> None:

@@ -12,9 +12,7 @@ from openai_server import KEY, OpenAIServer
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
 from ragindex.llm import openai_chat
-from ragindex.llm.answer_question import ContextLimits
-from ragindex.llm.offline import OfflineRules
-from ragindex.types import Document, Query, Retrieval
+from ragindex.types import Document, Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold, SubQuestion
 from ragindex_eval.report.page import render_report
@@ -23,7 +21,6 @@ from ragindex_eval.results.model import Comparison, MethodAnswer, Study
 from ragindex_eval.results.records import ReaderAnswer
 from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import experiment, scores
-from ragindex_eval.run.read_answers import AnswerReader
 from ragindex_eval.run.settings import make_settings
 from ragindex_eval.run.study import run_study
 
@@ -110,18 +107,6 @@ def test_a_model_chooses_and_what_names_no_option_is_counted(tmp_path: Path, ser
     page = render_report(back)
     assert "accuracy of each method" in page
     assert "An answer that names none is wrong." in page
-
-
-def test_options_tell_readers_apart() -> None:
-    plain = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english")
-    with_b, other = (
-        AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", {"q": ("a", last)}) for last in "bc"
-    )
-    long = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", ambiguous=frozenset("q"))
-    assert len({plain.id, with_b.id, other.id, long.id}) == 4
-    both = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english", {"q": ("a", "b")})
-    first, second = both.read([Query("q", "Which?"), Query("p", "Who?")], [Retrieval(()), Retrieval(())])
-    assert (first.answer, second.answer) == ("", "")
 
 
 # ---------------------------------------------------------------- ambiguous questions

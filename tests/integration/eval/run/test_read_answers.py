@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import make_desk, ragindex
 from comparing import compare
 from made_language import PRICES, QUICK
 from openai_server import KEY, OpenAIServer
@@ -16,7 +15,7 @@ from rich.console import Console
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
+from ragindex.errors import BudgetError, QuestionError, UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
@@ -26,17 +25,13 @@ from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.data.gold import Gold
-from ragindex_eval.mlflow.values import metric_name
 from ragindex_eval.report import page as report
 from ragindex_eval.report.terminal import render_comparison
-from ragindex_eval.results.files import load_results
 from ragindex_eval.results.model import Comparison, MethodAnswer, Study
 from ragindex_eval.results.records import ReaderAnswer
-from ragindex_eval.results.seeds import study_to_json
 from ragindex_eval.run import scores
 from ragindex_eval.run.bounds import GoldPassages
 from ragindex_eval.run.read_answers import AnswerReader
-from ragindex_eval.run.thresholds import parse_threshold, require_reached
 
 TEXTS = {
     "anna": ("Grey Anna", "Grey Anna is the highest hill of the north."),
@@ -67,16 +62,11 @@ def run(folder: Path | Index, *methods: str, data: Dataset | None = None, **opti
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
-    """A comparison of bm25 and dense, and the folder of its files; its index is `shared`."""
-    folder = tmp_path_factory.mktemp("compared")
-    return run(folder / "w", out=folder / "out"), folder / "out"
-
-
-@pytest.fixture(scope="module")
-def shared(compared: tuple[Comparison, Path]) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of the documents."""
-    return compared[1].parent / "w"
+    folder = tmp_path_factory.mktemp("shared")
+    run(folder)
+    return folder
 
 
 def shown(comparison: Comparison) -> list[str]:
@@ -236,15 +226,6 @@ def test_without_a_reader_nothing_of_it_is_there(shared: Path) -> None:
     assert again.fingerprint != comparison.fingerprint
 
 
-def test_what_is_read_back_is_what_was_written(compared: tuple[Comparison, Path]) -> None:
-    study = Study("tiny", compared[:1], "")
-    back = load_results(compared[1])
-    assert study_to_json(back) == study_to_json(study)
-    assert back.comparisons[0].bounds[1].final == study.comparisons[0].bounds[1].final
-    assert back.comparisons[0].methods[0].final == study.comparisons[0].methods[0].final
-    assert report.render_report(back) == report.render_report(study)
-
-
 def test_what_a_person_sees(tmp_path: Path, server: OpenAIServer) -> None:
     comparison = run(tmp_path, "bm25", "dense", llm="openai:small", k=(1,))
     lines = shown(comparison)
@@ -284,36 +265,6 @@ def test_questions_without_accepted_answers_are_not_measured(shared: Path) -> No
     assert bare.methods[0].metrics == {}
 
 
-def test_a_figure_that_must_be_reached(compared: tuple[Comparison, Path], shared: Path) -> None:
-    comparison = compared[0]
-    require_reached(Study("tiny", (comparison,)), [parse_threshold("bm25:F1=0.9", (1, 2))])
-    unread = run(shared, "bm25", read=False)
-    with pytest.raises(
-        BelowThresholdError, match="EM of bm25 on tiny was not measured: that needs --read and accepted answers"
-    ):
-        require_reached(Study("tiny", (unread,)), [parse_threshold("bm25:EM=0.5", (1, 2))])
-
-
-def test_the_flags_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_desk(tmp_path, monkeypatch)
-    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
-    value = ragindex(*arguments, "--read", "--reader-tokens", "50").json
-    assert value["reader"] == {**UNLIMITED, "llm": "offline", "tokens": 50, "estimated": True, "prompt": "short"}
-    assert value["methods"][0]["metrics"]["F1"] == 1.0
-    assert value["notes"] == ["EM and F1 are over 1 of 2 questions: the others have no accepted answers"]
-    (tmp_path / "file.yaml").write_text("read: true\nreader-tokens: 40\n")
-    assert ragindex(*arguments, "--config", "file.yaml").json["reader"]["tokens"] == 40
-    briefly = ragindex(*arguments, "--read", "--reader-tokens", "50", "--reader-prompt", "fewest-words").json
-    assert briefly["reader"]["prompt"] == "fewest-words"
-    assert briefly["fingerprint"] != value["fingerprint"]
-
-
-def test_names_in_mlflow() -> None:
-    names = (*NAMES, "accuracy", "ROUGE-Lsum", "Disambig-F1", "DR")
-    recorded = ["em", "f1", "str_em", "rouge_l", "accuracy", "rouge_lsum", "disambig_f1", "dr"]
-    assert [metric_name(name) for name in names] == [f"qa/{name}" for name in recorded]
-
-
 # ---------------------------------------------------------------- calls
 
 
@@ -334,18 +285,6 @@ def test_what_reading_costs_is_apart_from_finding(tmp_path: Path, server: OpenAI
     assert method.spent.money == pytest.approx(4 * read.money)
     assert method.to_json()["usage"]["reader"] == read.to_json()
     assert not any(method.costs()["input_tokens"].values())
-
-
-def test_nothing_is_asked_twice(tmp_path: Path, server: OpenAIServer) -> None:
-    first = run(tmp_path, llm="openai:small")
-    request_count = len(server.requests)
-    assert request_count <= 4 * 4
-    again = run(tmp_path, llm="openai:small")
-    assert len(server.requests) == request_count
-    assert again.to_json()["pairs"] == first.to_json()["pairs"]
-    assert [method.final for method in again.methods] == [method.final for method in first.methods]
-    assert [bound.final for bound in again.bounds] == [bound.final for bound in first.bounds]
-    assert again.fingerprint == first.fingerprint
 
 
 def test_an_answer_that_cannot_be_used_scores_nothing_and_is_asked_for_again(

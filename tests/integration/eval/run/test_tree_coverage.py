@@ -1,11 +1,8 @@
 """Coverage of gold pairs by clusters, the sizes of pools and what they cost: by hand, and in a report."""
 
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
 from made_comparisons import make_comparison
 from made_trees import Compass, around, at
 
@@ -47,21 +44,6 @@ def test_pairs_of_all_candidates_by_hand() -> None:
     row = coverage.render_coverage(replace(make_comparison({"x": [1.0]}), coverage=replace(counted, pools={"x": 4})))
     assert row is not None
     assert (row.rows[0].share, row.rows[0].listed, row.candidate_pairs) == ("0.0", "33.3", 3)
-
-
-_IDS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=5, unique=True)
-
-
-@given(clusters=st.lists(_IDS, max_size=6), gold=st.lists(_IDS, max_size=6))
-def test_as_sets_of_pairs(clusters: list[list[str]], gold: list[list[str]]) -> None:
-    """As it is written down: pairs of the gold clusters that are among the pairs of the predicted ones."""
-
-    def pairs(groups: list[list[str]]) -> set[tuple[str, ...]]:
-        return {pair for group in groups for pair in combinations(sorted(group), 2)}
-
-    counted = count_coverage({"x": clusters}, gold, {}, 7)
-    assert (counted.pairs, counted.groupings[0].pairs) == (len(pairs(gold)), len(pairs(gold) & pairs(clusters)))
-    assert min(1.0, counted.groupings[0].chance) >= len(pairs(clusters)) / 21
 
 
 def test_the_clusters_of_a_tree_are_those_of_its_first_level(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from openai_server import KEY
 from studied_hills import write_files
 
 from ragindex.encoders import model_hub
-from ragindex.errors import UnknownNameError
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.studies import catalogue
 from ragindex_eval.studies.catalogue import DataSource, load_study
@@ -168,8 +167,3 @@ def test_json_takes_one_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
             Path(name).touch()
     by_rules = ("--encoder", "lsa", "--llm", "offline", "--json", "-")
     assert failed(2, "study", "griever-table-1", *by_rules) == "--json takes one data set. Name it: --on musique"
-
-
-def test_an_unknown_study_is_named() -> None:
-    with pytest.raises(UnknownNameError, match="There is no study 'x'"):
-        load_study("x")

@@ -14,25 +14,11 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForQuestionAnswering, PreTrainedTokenizerFast
 
-from ragindex.errors import UsageError
 from ragindex_eval.metrics.extractive_qa import SpanModel, open_span_model
 
 WORDS = [
-    "[PAD]",
-    "[CLS]",
-    "[SEP]",
-    "[UNK]",
-    "when",
-    "who",
-    "it",
-    "opened",
-    "in",
-    "1871",
-    "by",
-    "ada",
-    "miller",
-    ",",
-    ".",
+    *("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+    *("when", "who", "it", "opened", "in", "1871", "by", "ada", "miller", ",", "."),
 ]
 CONTEXT = "It opened in 1871, by Ada Miller."
 
@@ -115,8 +101,3 @@ def test_a_model_of_transformers_is_read_from_its_folder(tmp_path: Path, capfd: 
     assert read([(question, CONTEXT), (question, CONTEXT)]) == [expected] * 2
     assert read.known == {(question, CONTEXT): expected}
     assert np.isfinite(starts).all()
-
-
-def test_what_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--qa-model: .* is no model for extractive QA"):
-        open_span_model(str(tmp_path / "missing"))

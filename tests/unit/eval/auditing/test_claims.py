@@ -69,11 +69,7 @@ def test_claims_of_a_column_share_the_level() -> None:
     assert {claim.level for claim in claims} == {0.05 / 3}
     (best,) = claims_of(*rows)
     assert (best.method, best.baseline, best.level) == ("a", "d", 0.05 / 3)
-
-
-def test_rows_whose_claims_are_meant() -> None:
-    rows = [{"method": name, "EM": value} for name, value in (("a", 30), ("b", 20), ("c", 25), ("d", 26))]
-    figures = read_figures(rows, "1000").figures
+    figures = read_figures(rows, "1000").figures  # and claims of some rows alone
     over = audit_claims(figures, "b", ["a", "d"])
     assert [(claim.method, claim.baseline, claim.level) for claim in over] == [("a", "b", 0.025), ("d", "b", 0.025)]
     (best,) = audit_claims(figures, methods=["c"])
@@ -82,12 +78,9 @@ def test_rows_whose_claims_are_meant() -> None:
         audit_claims(figures, methods=["x"])
 
 
-def test_baseline_must_be_a_row() -> None:
+def test_claims_that_cannot_be() -> None:
     with pytest.raises(UsageError, match="No row is called 'RAPTR'. Did you mean RAPTOR?"):
         claims_of({"method": "RAPTOR", "EM": 30}, {"method": "x", "EM": 31}, baseline="RAPTR")
-
-
-def test_rows_of_a_claim_have_the_same_questions() -> None:
     with pytest.raises(UsageError, match="must be of the same questions. Got 500 and 1,000"):
         claims_of({"method": "a", "EM": 30.2, "n": 500}, {"method": "b", "EM": 30, "n": 1000})
 
@@ -115,7 +108,6 @@ def test_figures_have_intervals_and_smallest_differences() -> None:
 
 @pytest.mark.parametrize(("written", "value"), [("0", 0.0), ("100", 1.0)])
 def test_all_and_none_are_as_printed(written: str, value: float) -> None:
-    """Though what rounds to them lies on one side alone."""
     rows = [{"method": "a", "EM": written}, {"method": "b", "EM": "50"}]
     first, _ = audit_figures(read_figures(rows, "40").figures)
     expected = stats.binomtest(int(40 * value), 40).proportion_ci(method="exact")

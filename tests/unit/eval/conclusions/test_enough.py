@@ -2,10 +2,8 @@
 
 import json
 from dataclasses import replace
-from itertools import combinations
 from statistics import stdev
 
-import numpy as np
 import pytest
 from made_comparisons import make_comparison
 
@@ -15,10 +13,7 @@ from ragindex_eval.report.sections.differences import render_enough, render_pair
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import QuestionPlan
 from ragindex_eval.stats.paired_tests import (
-    count_questions,
-    paired_interval,
     raise_spread,
-    run_paired_tests,
     smallest_difference,
 )
 
@@ -89,30 +84,3 @@ def test_graded_differences_need_not_be_as_large_as_those_of_0_and_1() -> None:
     assert (smallest_difference(0.125, 200, size=0.25), smallest_difference(0.125, 200)) == (0.03, 0.045)
     assert raise_spread(0.05, 0.047, 0.25) == pytest.approx((0.047 * 0.203) ** 0.5)
     assert raise_spread(0.05, 0.3, 0.25) == 0.05
-
-
-@pytest.mark.parametrize(("spread", "questions", "methods"), [(0.5, 50, 2), (0.1, 30, 2), (0.3, 200, 2), (0.5, 100, 5)])
-def test_smallest_difference_is_shown_in_four_of_five_comparisons(spread: float, questions: int, methods: int) -> None:
-    """By the test of all pairs. Recall has one gold document; every other method differs from the first as much."""
-    mean = smallest_difference(spread, questions, methods * (methods - 1) // 2)
-    assert mean is not None
-    squares = raise_spread(spread, mean) ** 2 + mean**2
-    lost, won = squares + mean, squares - mean  # of the questions that the first method finds, and of the others
-    generator = np.random.default_rng(7)
-    shown, count = 0, 200
-    for seed in range(count):
-        first = generator.random((questions, 1)) < 0.5
-        changed = generator.random((questions, methods - 1)) < np.where(first, lost, won)
-        values = np.concatenate([first, first ^ changed], axis=1).astype(float)
-        tests = run_paired_tests(values[:, :, None], list(combinations(range(methods), 2)), seed, resamples=1_000)
-        shown += int(tests.low[0, 0] > 0)
-    assert shown / count == pytest.approx(0.8, abs=0.08)
-
-
-@pytest.mark.parametrize(("lost", "won"), [(0, 4), (1, 4), (3, 5)])
-def test_counted_questions_show_the_difference_in_four_of_five_samples(lost: int, won: int) -> None:
-    """Of 20 questions; others are drawn from them."""
-    differences = np.array([-1.0] * lost + [1.0] * won + [0.0] * (20 - lost - won))
-    questions = count_questions(differences.mean(), differences.std())
-    drawn = np.random.default_rng(3).choice(differences, (600, int(questions)))
-    assert 0.75 < np.mean([paired_interval(sample)[0] > 0 for sample in drawn]) < 0.9  # more where it is never worse

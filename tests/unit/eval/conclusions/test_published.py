@@ -1,18 +1,15 @@
 """Verdicts on published figures, by cases worked out by hand."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_comparisons import make_comparison
 
 from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain, list_measured_conditions
 from ragindex_eval.data.published import PublishedTable
 from ragindex_eval.results.model import Comparison
-from ragindex_eval.results.records import ComparedCondition, PublishedComparison, ReaderFacts
+from ragindex_eval.results.records import ComparedCondition, ReaderFacts
 
 # 20 questions; the differences of a and b are fifteen times 1 and five times 0, so both intervals are known to hold
 # their mean and to leave out 0; a and c are equal.
@@ -60,6 +57,7 @@ def test_verdicts(published: float, here: float | None, bounds: Any, comparable:
         (-0.039, (0.019, 0.093), "contradicts"),
         (0.02, (-0.05, -0.01), "contradicts"),
         (0.0, (0.019, 0.093), "contradicts"),
+        (0.0, (-0.05, -0.01), "contradicts"),
         (0.039, (0.0, 0.093), "unclear"),
         (0.039, (-0.093, 0.0), "unclear"),
         (0.039, None, "unclear"),
@@ -67,12 +65,6 @@ def test_verdicts(published: float, here: float | None, bounds: Any, comparable:
 )
 def test_directions_of_gains(published: float, bounds: Any, direction: str) -> None:
     assert judge_gain(published, bounds) == direction
-
-
-@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
-def test_directions_turn_with_the_signs(published: float, first: float, other: float) -> None:
-    low, high = min(first, other), max(first, other)
-    assert judge_gain(published, (low, high)) == judge_gain(-published, (-high, -low))
 
 
 def test_a_figure_with_its_difference_and_gain() -> None:
@@ -155,10 +147,3 @@ def test_equal_conditions_are_the_readers_too() -> None:
     )
     published = compared({"a": [100.0]}, comparison, conditions={"llm": "gpt-4o", "reader": "gpt-4o"})
     assert (published.reason, published.figures[0].verdict) == ("", "within the interval")
-
-
-def test_what_was_compared_is_the_same_after_writing_and_reading() -> None:
-    comparison = compared(
-        {"a": [90.0], "b": [40.0], "z": [1.0]}, baseline="b", conditions={"k": 7}, unchecked=["the moon"]
-    )
-    assert PublishedComparison.from_json(json.loads(json.dumps(comparison.to_json()))) == comparison

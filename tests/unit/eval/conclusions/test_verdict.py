@@ -9,8 +9,7 @@ from scipy import stats
 
 from ragindex.types import Usage
 from ragindex_eval.conclusions.first_sentence import state_conclusion
-from ragindex_eval.conclusions.leaders import agreement, differ, leaders, overlap
-from ragindex_eval.conclusions.questions import count_more_questions
+from ragindex_eval.conclusions.leaders import agreement, leaders, overlap
 from ragindex_eval.report.tables import metrics_shown
 from ragindex_eval.results.model import LATENCY
 
@@ -46,17 +45,6 @@ def test_nothing_is_better_inside_the_noise() -> None:
     )
 
 
-def test_more_questions_are_counted_for_unequal_means_only() -> None:
-    """Of three methods the pairs are three."""
-    two, three = make_comparison({"a": FAIR, "b": GOOD}), make_comparison({"a": FAIR, "b": GOOD, "c": GOOD})
-    assert (count_more_questions(two, "b", "a", "R@5"), count_more_questions(three, "b", "a", "R@5")) == (140, 194)
-    assert count_more_questions(three, "b", "c", "R@5") == math.inf
-    assert count_more_questions(two, "b", "a", "R@5", 0.5) == 1
-    conclusion = state_conclusion(three)
-    assert "more questions would show b ahead of a, if the difference stays" in conclusion
-    assert "10,000" not in conclusion
-
-
 def test_all_equal() -> None:
     conclusion = state_conclusion(make_comparison({"a": FAIR, "b": FAIR}, {"a": SLOW, "b": FAST}))
     assert conclusion == (
@@ -76,25 +64,6 @@ def test_money_and_tokens_are_weighed() -> None:
         "b takes 4.02 ms, 1,200 tokens and $0.00125 a question, and 0.002 MB, 48,000 tokens and $0.0500 for its index; "
         "a takes 1.02 ms a question, and 0.002 MB for its index."
     )
-
-
-def test_no_speed_is_praised_of_a_method_that_is_behind_by_another_metric() -> None:
-    """20 questions, 17 methods: bm25 62.5 and hybrid 87.5 at R@5, which may be chance, and a certain gain in nDCG."""
-    recalls = {"hybrid": [1.0] * 17 + [0.5] + [0.0] * 2, "bm25": [1.0] * 12 + [0.5] + [0.0] * 7}
-    gains = {"hybrid": [0.8] * 18 + [0.0] * 2, "bm25": [0.3] * 13 + [0.2] * 5 + [0.0] * 2}
-    generator = np.random.default_rng(0)
-    for number in range(15):
-        recalls[f"m{number}"] = generator.permutation(recalls["hybrid"]).tolist()
-        gains[f"m{number}"] = [0.8 + 0.01 * number] * 18 + [0.0] * 2
-    times = {label: [40.0] * 20 for label in recalls} | {"bm25": [0.01] * 20}
-    comparison = make_comparison(recalls, times, also={"nDCG@5": gains})
-    assert [f"{100 * comparison.method(label).metrics['R@5']:.1f}" for label in ("bm25", "hybrid")] == ["62.5", "87.5"]
-    assert "bm25" in leaders(comparison, "R@5")
-    assert not differ(comparison, "bm25", "hybrid", "R@5")
-    assert differ(comparison, "bm25", "hybrid", "nDCG@5")
-    conclusion = state_conclusion(comparison)
-    assert "faster" not in conclusion
-    assert "nDCG@5" not in conclusion.replace("m14 has the highest nDCG@5.", "")
 
 
 @pytest.mark.parametrize(
@@ -144,10 +113,15 @@ def test_few_questions_are_a_hint() -> None:
     )
 
 
+def test_a_significant_difference_is_never_shown_as_0() -> None:
+    comparison = make_comparison({"a": [0.5008, 0.5] * 4000, "b": [0.5] * 8000})
+    assert leaders(comparison, "R@5") == ("a",)
+    assert "+0.04, +0.005 to +0.1, over b" in state_conclusion(comparison)
+
+
 def test_one_method() -> None:
-    assert (
-        state_conclusion(make_comparison({"a": FAIR})) == "a reaches 95.0 at R@5; there is nothing to compare it with."
-    )
+    conclusion = state_conclusion(make_comparison({"a": FAIR}))
+    assert conclusion == "a reaches 95.0 at R@5; there is nothing to compare it with."
 
 
 def test_the_fastest_is_told_by_its_own_test() -> None:
@@ -173,15 +147,6 @@ def test_what_the_same_work_differs_by_widens_the_interval_of_a_ratio() -> None:
     assert low < 1 < 9 < high
     assert leaders(busy, LATENCY) == ("a", "b")
     assert "faster" not in state_conclusion(busy)
-
-
-def test_a_block_of_noise_makes_nobody_faster() -> None:
-    """Certain for every question, and less than twice as long: machines drift as far."""
-    slower = [value * 1.9 for value in FAST]
-    comparison = make_comparison({"a": GOOD, "b": GOOD}, {"a": FAST, "b": slower})
-    assert comparison.pair("a", "b", LATENCY).p_adjusted < 0.001
-    assert leaders(comparison, LATENCY) == ("a", "b")
-    assert "faster" not in state_conclusion(comparison)
 
 
 FOUND = {"a": [["x", "y"], ["x", "y"]], "b": [["y", "x"], ["x", "z"]], "c": [[], ["q"]]}

@@ -147,15 +147,6 @@ def test_candidates_of_hotpotqa_are_its_context_as_far_as_the_corpus_holds_it(tm
     assert gold["q00001"].candidates == {content_id("A", "First. Second."), content_id("B", "Beside.")}
 
 
-def test_gold_of_hotpotqa_beside_a_corpus_needs_no_context(tmp_path: Path) -> None:
-    write(tmp_path / "corpus.json", {"A": ["Another", " text."], "Twice": ["Once."]})
-    bare = [{key: value for key, value in item.items() if key != "context"} for item in HOTPOT]
-    write(tmp_path / "questions.json", bare)
-    gold = read_dataset(tmp_path).gold
-    assert gold is not None
-    assert gold["q00001"].doc_ids == {content_id("A", "Another text."), content_id("Twice", "Once.")}
-
-
 def test_a_text_kept_under_two_ids_is_one_gold_text(tmp_path: Path) -> None:
     write(tmp_path / "c_corpus.json", [{"id": "x", "title": "B", "text": "b"}, {"id": "y", "title": "B", "text": "b"}])
     gold = read_dataset(write(tmp_path / "c.json", MUSIQUE[2:])).gold
@@ -242,35 +233,8 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ({"question": "Red?", "documents": []}, "line 2: expected gold documents under 'documents', or answerable=no"),
-        ({"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
-        ({"question": "Red?", "documents": ["a.md", 3]}, "line 2: expected strings in the array 'documents'"),
-        ({"question": " ", "documents": "a.md"}, "line 2: expected a question; found an empty one"),
-        ({"id": "1", "question": "Red?", "documents": "a.md"}, "line 2: expected each id once"),
-    ],
-)
-def test_json_lines_that_are_no_questions(line: dict[str, object], message: str, tmp_path: Path) -> None:
-    first = {"id": "1", "question": "Blue?", "documents": "deep/a.md"}
-    path = tmp_path / "questions.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in (first, line)))
-    with pytest.raises(DataError) as caught:
-        read_dataset(own(tmp_path / "docs"), questions=path)
-    assert message in str(caught.value)
-
-
-def test_json_lines_without_documents_are_questions_without_gold(tmp_path: Path) -> None:
-    path = tmp_path / "questions.jsonl"
-    path.write_text('{"question": "Red?"}\n{"question": "Blue?", "kind": "colour"}\n')
-    dataset = read_dataset(own(tmp_path / "docs"), questions=path)
-    assert (texts(dataset), dataset.gold) == ([("q00001", "Red?"), ("q00002", "Blue?")], None)
-
-
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_a_csv_of_other_programs(tmp_path: Path, mark: str) -> None:
-    """With their delimiters, blank rows, long fields, grades, several accepted answers and decomposed names."""
     docs = own(tmp_path / "docs")
     (docs / "Café.txt").write_text("Coffee.")
     (docs / "x=2.txt").write_text("An equation.")
@@ -332,22 +296,6 @@ def test_questions_that_no_document_answers_are_kept(no: str | bool, form: str, 
     assert (dataset.gold["q00002"].kind, dataset.notes) == ("far" if form == "jsonl" else "", ())
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("A?,a.md,maybe\n", "expected yes or no under 'answerable'; found \"maybe\""),
-        ("A?,a.md,no\n", "expected no gold documents under 'documents' where 'answerable' is no; found 'a.md'"),
-        ("A?,,yes\n", "expected gold documents under 'documents', or answerable=no for a question that no document"),
-        ("A?,,no\n", "a question for which a document is graded above 0; found none (each is marked answerable=no)"),
-    ],
-)
-def test_answerable_that_cannot_be_read(rows: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError) as caught:
-        questions = csv(tmp_path, "question,documents,answerable\n" + rows)
-        read_dataset(own(tmp_path / "docs"), questions=questions)
-    assert message in str(caught.value)
-
-
 ALTERNATIVES: list[tuple[str, dict[str, int], dict[str, str]]] = [
     ("a.md|a.pdf", {"a.md": 1}, {"a.pdf": "a.md"}),
     (" a.pdf | a.md =2; b|c.md", {"a.pdf": 2, "b|c.md": 1}, {"a.md": "a.pdf"}),
@@ -382,20 +330,34 @@ def test_alternatives_of_a_document_are_one_gold_document(
     assert gold.doc_ids == frozenset(grades)
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        ("a.md|x.md", 'gold that names documents of the corpus; found "x.md"'),
-        ("|", 'gold that names documents of the corpus; found "|"'),
-        ("a.md|a.pdf;a.pdf", "each document in one group of alternatives (a.md|a.pdf); found 'a.pdf' a second time"),
-        ("a.md|a.pdf;b|c.md|a.pdf", "each document in one group of alternatives (a.md|a.pdf); found 'a.pdf' a second"),
-        ("a.md|a.pdf=2;a.md", "one grade a document; found two for 'a.md'"),
-    ],
-)
-def test_alternatives_that_are_none(written: str, message: str, tmp_path: Path) -> None:
+REFUSED = [
+    ("jsonl", {"question": "Red?", "documents": []}, "line 2: expected gold documents under 'documents'"),
+    ("jsonl", {"question": "Red?", "documents": {"a.md": 1.5}}, "line 2: expected grades under 'documents'"),
+    ("jsonl", {"question": "Red?", "documents": ["a.md", 3]}, "line 2: expected strings in the array 'documents'"),
+    ("jsonl", {"question": " ", "documents": "a.md"}, "line 2: expected a question; found an empty one"),
+    ("jsonl", {"id": "1", "question": "Red?", "documents": "a.md"}, "line 2: expected each id once"),
+    ("answerable", "a.md,maybe", "expected yes or no under 'answerable'; found \"maybe\""),
+    ("answerable", "a.md,no", "expected no gold documents under 'documents' where 'answerable' is no; found 'a.md'"),
+    ("answerable", ",yes", "expected gold documents under 'documents', or answerable=no for a question"),
+    ("answerable", ",no", "a question for which a document is graded above 0; found none (each is marked answer"),
+    ("", "a.md|x.md", 'gold that names documents of the corpus; found "x.md"'),
+    ("", "|", 'gold that names documents of the corpus; found "|"'),
+    ("", "a.md|a.pdf;a.pdf", "each document in one group of alternatives (a.md|a.pdf); found 'a.pdf' a second time"),
+    ("", "a.md|a.pdf;b|c.md|a.pdf", "each document in one group of alternatives (a.md|a.pdf); found 'a.pdf' a second"),
+    ("", "a.md|a.pdf=2;a.md", "one grade a document; found two for 'a.md'"),
+]
+
+
+@pytest.mark.parametrize(("form", "row", "message"), REFUSED)
+def test_questions_that_are_refused(form: str, row: Any, message: str, tmp_path: Path) -> None:
     corpus = write(tmp_path / "corpus.jsonl", BARRED)
+    if form == "jsonl":
+        first = {"id": "1", "question": "Blue?", "documents": "a.pdf"}
+        questions = write(tmp_path / "questions.jsonl", [first, row])
+    else:
+        questions = csv(tmp_path, f"question,documents,{form}\nWhat?,{row}\n".replace(",\n", "\n", 1))
     with pytest.raises(DataError) as caught:
-        read_dataset(corpus, questions=csv(tmp_path, f"question,documents\nWhat?,{written}\n"))
+        read_dataset(corpus, questions=questions)
     assert message in str(caught.value)
 
 
@@ -475,13 +437,6 @@ def test_a_judged_document_that_is_not_in_the_corpus_is_named_or_left_out(tmp_pa
     dataset = read_dataset(tmp_path / "docs", questions=tmp_path / "judged", skip_bad=True)
     assert [judged.doc_ids for judged in (dataset.gold or {}).values()] == [{"a.md"}]
     assert "gone.md" in "".join(map(str, dataset.skipped))
-
-
-def test_questions_given_replace_those_of_a_benchmark(tmp_path: Path) -> None:
-    data = beir(tmp_path / "set", "query-id\tcorpus-id\tscore\n1\td0\t1\n")
-    dataset = read_dataset(data, questions=csv(tmp_path, "question,documents\nMine?,d3;d1\n"))
-    assert texts(dataset) == [("q00001", "Mine?")]
-    assert dataset.gold == {"q00001": Gold(frozenset({"d1", "d3"}))}
 
 
 def many(tmp_path: Path) -> Path:

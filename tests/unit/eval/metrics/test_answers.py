@@ -40,7 +40,6 @@ def test_by_hand() -> None:
     ],
 )
 def test_em_and_f1(answer: str, accepted: list[str], expected: tuple[float, float]) -> None:
-    """SQuAD's."""
     assert (exact_match(answer, accepted), f1(answer, accepted)) == pytest.approx(expected)
 
 

@@ -5,17 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bs4 import BeautifulSoup
 from made_comparisons import make_comparison
 
 from ragindex.plugins import registry
 from ragindex.types import Usage
-from ragindex_eval.report import page
 from ragindex_eval.report.sections import ablations
 from ragindex_eval.report.sections.ablations import AblationCell, differences, written
-from ragindex_eval.results.model import Comparison, Study
+from ragindex_eval.results.model import Comparison
 
-UGLY = "</title></style><script>document.title='x'</script><img src=x onerror=\"alert(1)\"> {{7*7}} ' &amp;"
 WHOLE = {"a": [1.0] * 10, "b": [0.0] * 10, "c": [1.0] * 9 + [0.0]}
 TIMES = {"a": [4.0] * 10, "b": [2.0] * 10, "c": [8.0] * 10}
 
@@ -174,18 +171,3 @@ def test_values_are_written_as_a_person_writes_them() -> None:
     ]
     elsewhere = {"name": "not-here", "params": {"k": 3, "base": {"name": "bm25", "params": {"no_such": 1}}}}
     assert written(elsewhere) == "not-here(k=3, base=bm25(no_such=1))"
-
-
-@pytest.mark.parametrize("text", [UGLY, "x" * 1_000_000])
-def test_text_from_data_is_never_markup(text: str) -> None:
-    params = {"a": ("x", {text: text}), "b": ("x", {text: [text]}), "c": ("x", {text: {"name": text, "params": {}}})}
-    html = page.render_report(Study("s", (named(make_comparison(WHOLE, TIMES), params),)))
-    assert "differ from the first of their name in one parameter alone. " in html
-    assert "and p of the paired t test, corrected for all pairs" in html
-    soup = BeautifulSoup(html, "html.parser")
-    assert soup.select("script, img") == []
-    assert len(html.encode()) < 600_000
-    rows = [[cell.get_text() for cell in row.select("th, td")] for row in soup.select("#c1-ablations tbody tr")]
-    assert [row[1] for row in rows] == ["a", "b", "c"]
-    assert soup.select("#c1-ablations h4")[0].get_text()[:20] == f"x: {text}"[:20]
-    assert [heading.get_text() for heading in soup.select("#c1-differences h3")].count("One parameter changed") == 1

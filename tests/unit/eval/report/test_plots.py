@@ -1,5 +1,5 @@
 import math
-from itertools import combinations
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -77,10 +77,14 @@ def test_linear_ticks_are_round_and_stay_within_what_exists(values: list[float],
     assert [text for _, text in axis.ticks] == ticks
 
 
-def test_linear_ticks_without_limits() -> None:
+def test_values_have_places_on_scales() -> None:
     axis = scale(Axis("difference"), [Figure(-3.2), Figure(1234.0)], 0, 100)
     assert [text for _, text in axis.ticks] == ["−250", "0", "250", "500", "750", "1,000", "1,250"]
     assert (axis.at(-250), axis.at(500), axis.at(1250)) == (0, 50, 100)
+    axis = scale(MILLISECONDS, [Figure(1.0), Figure(100.0)], 40, 240)
+    assert [axis.at(value) for value in (1, 10, 100)] == pytest.approx([40, 140, 240])
+    axis = scale(MILLISECONDS, [Figure(0.0), Figure(1.0), Figure(100.0)], 40, 240)  # 0 stands beside it
+    assert (axis.at(0.0), axis.at(1.0), axis.at(100.0)) == pytest.approx((40, 66, 240))
 
 
 @pytest.mark.parametrize(
@@ -98,16 +102,6 @@ def test_linear_ticks_without_limits() -> None:
 def test_logarithmic_ticks(values: list[float], ticks: list[str]) -> None:
     axis = scale(MILLISECONDS, [Figure(value) for value in values], 0, 400)
     assert [text for _, text in axis.ticks] == ticks
-
-
-def test_a_logarithmic_scale_gives_each_factor_the_same_room() -> None:
-    axis = scale(MILLISECONDS, [Figure(1.0), Figure(100.0)], 40, 240)
-    assert [axis.at(value) for value in (1, 10, 100)] == pytest.approx([40, 140, 240])
-
-
-def test_zero_stands_beside_a_logarithmic_axis() -> None:
-    axis = scale(MILLISECONDS, [Figure(0.0), Figure(1.0), Figure(100.0)], 40, 240)
-    assert (axis.at(0.0), axis.at(1.0), axis.at(100.0)) == pytest.approx((40, 66, 240))
 
 
 def test_the_ticks_of_k_are_the_ks_that_have_room() -> None:
@@ -150,10 +144,16 @@ def test_groups_stand_below_one_another_under_their_headings() -> None:
     assert [y for _, y in places(drawing)[1::2]] == [40.5, 87.5]
 
 
-def test_what_was_not_measured_is_said() -> None:
-    drawing = draw_dots("x", [DotGroup("", (Dot("a", 0, Figure(None)), Dot("b", 1, Figure(math.nan))))], PERCENT)
-    assert texts(drawing, "tick")[-2:] == ["not measured", "not measured"]
-    assert parsed(drawing).findtext(f"{SVG}desc") == "a: not measured; b: not measured"
+def test_what_was_not_measured_is_named() -> None:
+    dots = draw_dots("x", [DotGroup("", (Dot("a", 0, Figure(None)), Dot("b", 1, Figure(math.nan))))], PERCENT)
+    assert texts(dots, "tick")[-2:] == ["not measured", "not measured"]
+    assert parsed(dots).findtext(f"{SVG}desc") == "a: not measured; b: not measured"
+    points = [Point("a", 0, Figure(None), Figure(60.0)), Point("b", 1, Figure(2.0), Figure(50.0))]
+    scatter = draw_scatter("x", points, MILLISECONDS, PERCENT)
+    curves = draw_curves("x", [Curve("b", 0, {5: Figure(40.0)}), Curve("a", 1, {5: Figure(None)})], K, PERCENT)
+    for drawing in (scatter, curves):
+        assert texts(drawing, "tick")[-1] == "not measured: a"
+        assert len(places(drawing)) == 1
 
 
 def test_long_labels_lose_their_middle_unless_many_are_long() -> None:
@@ -180,13 +180,6 @@ def test_points_stand_where_their_figures_are() -> None:
     assert whiskers(drawing) == [(214, 34, 378, 34), (378, 34, 378, 302)]
     assert sorted(texts(drawing)) == ["fast", "slow"]
     assert tooltips(drawing) == ["slow: 60.0 (50.0 to 60.0); 100 (10.0 to 100)", "fast: 50.0; 1.00"]
-
-
-def test_points_without_latency_are_named_below() -> None:
-    points = [Point("a", 0, Figure(None), Figure(60.0)), Point("b", 1, Figure(2.0), Figure(50.0))]
-    drawing = draw_scatter("x", points, MILLISECONDS, PERCENT)
-    assert texts(drawing, "tick")[-1] == "not measured: a"
-    assert len(places(drawing)) == 1
 
 
 def label_boxes(drawing: str) -> list[svg.Box]:
@@ -217,14 +210,9 @@ def test_labels_without_room_stand_below() -> None:
 
 @given(st.lists(st.floats(0, 100), max_size=12))
 def test_labels_at_ends_are_moved_apart(wanted: list[float]) -> None:
-    moved = apart(wanted, 15, 0, 200)
-    assert [b - a >= 15 - 1e-9 for a, b in zip(sorted(moved), sorted(moved)[1:], strict=False)] == [True] * (
-        len(moved) - 1
-    )
+    moved = sorted(apart(wanted, 15, 0, 200))
+    assert all(b - a >= 15 - 1e-9 for a, b in pairwise(moved))
     assert all(0 <= place <= 200 for place in moved)
-
-
-def test_labels_with_room_stay_where_they_are() -> None:
     assert apart([50, 10, 90], 15, 0, 100) == [50, 10, 90]
 
 
@@ -247,13 +235,6 @@ def test_many_curves_have_a_panel_each_with_the_others_in_grey() -> None:
     assert texts(drawing) == [f"m{at}" for at in range(8)]
     others = [group for group in parsed(drawing).iter(f"{SVG}g") if group.get("class") == "others"]
     assert [len(list(group)) for group in others] == [7] * 8
-
-
-def test_a_single_k_and_a_method_without_figures() -> None:
-    series = [Curve("a", 0, {5: Figure(40.0)}), Curve("b", 1, {5: Figure(None)})]
-    drawing = draw_curves("x", series, K, PERCENT)
-    assert len(places(drawing)) == 1
-    assert texts(drawing, "tick")[-1] == "not measured: b"
 
 
 # ---------------------------------------------------------------- all of them
@@ -303,13 +284,6 @@ def test_any_label_is_text_and_bounded(label: str) -> None:
         assert names <= {"svg", "title", "desc", "g", "path", "line", "text", "polyline"}
         assert len(drawing) < 30_000
         assert not {"\x00", "\ud800", "\ufffe", "\u202e"} & set(drawing)
-
-
-def test_a_label_is_shown_as_it_was_written() -> None:
-    label = "</text><b>\"'&amp;"
-    drawing = draw_dots("x", [DotGroup("", (Dot(label, 0, Figure(1.0)),))], PERCENT)
-    assert texts(drawing) == [label]
-    assert tooltips(drawing) == [f"{label}: 1.00"]
 
 
 def test_sixteen_marks_differ_without_colour_and_sixty_four_with_it() -> None:

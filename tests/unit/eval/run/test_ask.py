@@ -112,19 +112,6 @@ def test_answers_that_cannot_be_kept_are_an_error(tmp_path: Path) -> None:
         append_answers(tmp_path / "runs" / "a.jsonl", [MethodAnswer("q", ())])
 
 
-def test_failures_are_asked_again_the_next_time(tmp_path: Path) -> None:
-    answer_file, queries = tmp_path / "answers.jsonl", dataset().queries
-    failing = ScriptedRetriever(Scripted(fails_on=(QUESTIONS[1],)))
-    assert [a.error is None for a in ask.answer_all(failing, queries, 5, answer_file, Asking("x"))] == [
-        True,
-        False,
-        True,
-    ]
-    assert [a.error for a in ask.answer_all(ScriptedRetriever(Scripted()), queries, 5, answer_file, Asking("x"))] == [
-        None
-    ] * 3
-
-
 def test_latency_percentiles_are_numpys() -> None:
     assert latency.MethodTimes().latency == NOT_TIMED
     seconds = {f"q{n}": [n / 1000, 0, 0, n / 1000, 0.001] for n in range(1, 101)}

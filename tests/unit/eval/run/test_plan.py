@@ -14,46 +14,35 @@ def varied(methods: list[object], *grids: str) -> dict[str, object]:
     return {method.label: method.scheme for method in expand_grid(choose_methods(methods)[0], grids)}  # type: ignore[arg-type]
 
 
-def test_every_value_makes_a_variant_in_place() -> None:
-    variants = varied(["bm25", "hybrid", "dense"], "hybrid:rrf_k=10,60")
-    assert list(variants) == ["bm25", "hybrid(rrf_k=10)", "hybrid(rrf_k=60)", "dense"]
-    assert variants["hybrid(rrf_k=10)"] == Hybrid(rrf_k=10)
-    assert variants["hybrid(rrf_k=60)"] == Hybrid()
+STEEP = {"name": "hybrid", "label": "steep", "params": {"depth": 7}}
+BOTH = [f"hybrid(rrf_k={k}, depth={depth})" for k in (10, 60) for depth in (50, 100)]
+OVER = [f"{method}(over={over})" for method in ("bm25", "dense") for over in ("passages", "passages(size=64)")]
 
 
-def test_several_parameters_make_every_combination() -> None:
-    for grids in (["hybrid:rrf_k=10,60;depth=50,100"], ["hybrid:rrf_k=10,60", "hybrid:depth=50,100"]):
-        assert list(varied(["hybrid"], *grids)) == [
-            "hybrid(rrf_k=10, depth=50)",
-            "hybrid(rrf_k=10, depth=100)",
-            "hybrid(rrf_k=60, depth=50)",
-            "hybrid(rrf_k=60, depth=100)",
-        ]
+@pytest.mark.parametrize(
+    ("methods", "grids", "labels"),
+    [
+        (["bm25", "hybrid"], ["hybrid:rrf_k=10,60"], ["bm25", "hybrid(rrf_k=10)", "hybrid(rrf_k=60)"]),
+        (["hybrid"], ["hybrid:rrf_k=10,60;depth=50,100"], BOTH),
+        (["hybrid"], ["hybrid:rrf_k=10,60", "hybrid:depth=50,100"], BOTH),
+        ([STEEP], ["steep:rrf_k=1,2"], ["steep(rrf_k=1)", "steep(rrf_k=2)"]),
+        (["hybrid(depth=7)"], ["hybrid(depth=7):rrf_k=1"], ["hybrid(depth=7, rrf_k=1)"]),
+        (
+            ["bm25", "dense"],
+            ["over=passages,passages(size=64)"],
+            OVER,
+        ),
+        (["hybrid"], ["hybrid:bases=[bm25],[bm25, dense]"], ["hybrid(bases=[bm25])", "hybrid(bases=[bm25, dense])"]),
+    ],
+)
+def test_every_value_makes_a_variant_in_place(methods: list[object], grids: list[str], labels: list[str]) -> None:
+    assert list(varied(methods, *grids)) == labels
 
 
-def test_labels_and_other_parameters_stay() -> None:
-    steep = {"name": "hybrid", "label": "steep", "params": {"depth": 7}}
-    assert varied([steep], "steep:rrf_k=1,2") == {
-        "steep(rrf_k=1)": Hybrid(depth=7, rrf_k=1),
-        "steep(rrf_k=2)": Hybrid(depth=7, rrf_k=2),
-    }
-    assert list(varied(["hybrid(depth=7)"], "hybrid(depth=7):rrf_k=1")) == ["hybrid(depth=7, rrf_k=1)"]
-
-
-def test_without_a_label_every_method_is_varied() -> None:
-    variants = varied(["bm25", "hybrid"], "over=passages,passages(size=64)", "hybrid:rrf_k=1")
-    assert list(variants) == [
-        "bm25(over=passages)",
-        "bm25(over=passages(size=64))",
-        "hybrid(over=passages, rrf_k=1)",
-        "hybrid(over=passages(size=64), rrf_k=1)",
-    ]
-
-
-def test_values_may_be_methods() -> None:
-    variants = varied(["hybrid"], "hybrid:bases=[bm25],[bm25, dense]")
-    assert list(variants) == ["hybrid(bases=[bm25])", "hybrid(bases=[bm25, dense])"]
-    assert variants["hybrid(bases=[bm25])"] == Hybrid(bases=("bm25",))
+def test_variants_have_the_values_of_their_labels() -> None:
+    assert list(varied(["hybrid"], "hybrid:rrf_k=10,60").values()) == [Hybrid(rrf_k=10), Hybrid()]
+    assert list(varied([STEEP], "steep:rrf_k=1").values()) == [Hybrid(depth=7, rrf_k=1)]
+    assert list(varied(["hybrid"], "hybrid:bases=[bm25]").values()) == [Hybrid(bases=("bm25",))]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,6 @@ def test_weights_are_those_of_scikit_learn(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_feature_that_may_not_count_against_gets_no_weight(seed: int) -> None:
-    """And the others those that they have without it."""
     questions = drawn_questions(seed)
     weights, intercept = fit_weights(questions, [True, True, False], L2)
     without = [judged(question.features[:, [0, 2]].tolist(), question.relevant) for question in questions]

@@ -1,11 +1,11 @@
-"""Races against a plain implementation, and their error rates by simulation."""
+"""Races against a plain implementation, and intervals that hold whenever one stops."""
 
 import numpy as np
 import pytest
 from naive_race import naive_race
 
 from ragindex_eval.stats.intervals import SampleArray
-from ragindex_eval.stats.race import Decisions, RaceRules, run_races
+from ragindex_eval.stats.race import RaceRules, betting_interval, is_below, run_races
 
 RACES = 400
 
@@ -20,14 +20,6 @@ def correlated_scores(means: tuple[float, ...], questions: int, seed: int) -> Sa
         own = generator.random(shape)
         scores += np.where(generator.random((RACES, questions, 1)) < 0.5, hard, own) < np.array(means)
     return scores / 2
-
-
-def count_errors(decisions: Decisions, truth: SampleArray, delta: float) -> tuple[float, float]:
-    """Return the shares of races that dropped a method within delta of the best, or accepted one that is not."""
-    near = truth >= truth.max(axis=1, keepdims=True) - delta - 1e-12
-    wrong_drop = ((decisions.dropped > 0) & near).any(axis=1)
-    wrong_acceptance = ((decisions.accepted > 0) & ~near).any(axis=1)
-    return float(wrong_drop.mean()), float(wrong_acceptance.mean())
 
 
 @pytest.mark.parametrize("population", [None, 40, 90])
@@ -86,41 +78,6 @@ def test_of_these_questions_all_are_decided_when_all_are_asked() -> None:
     assert races.ended.all()
 
 
-@pytest.mark.parametrize(
-    "means",
-    [(0.6,) * 6, (0.7, 0.68, 0.68, 0.679, 0.679, 0.5), (0.9, 0.88, 0.88, 0.4, 0.4, 0.4)],
-    ids=["all equal", "at the margin", "two at the margin"],
-)
-@pytest.mark.parametrize("of_these", [False, True])
-def test_errors_are_rarer_than_alpha(means: tuple[float, ...], of_these: bool) -> None:
-    """At most alpha, 10 %, of the races contain a wrong statement; the hardest cases are methods just within delta."""
-    values = correlated_scores(means, 150, seed=5)
-    truth = values.mean(axis=1) if of_these else np.broadcast_to(np.array(means), (RACES, len(means)))
-    races = run_races(values, np.arange(len(means)), RaceRules(0.02, 0.1, 150 if of_these else None))
-    assert max(count_errors(races, truth, 0.02)) <= 0.1
-
-
-def test_a_check_without_correction_for_looking_would_fail() -> None:
-    """The same races with tests of fixed size after every block, to see that the simulation can tell."""
-    values = correlated_scores((0.6,) * 6, 150, seed=5)
-    wrong = np.zeros(RACES, bool)
-    for number in range(10, 151, 5):
-        means, worst = values[:, :number].mean(axis=1), values[:, :number]
-        best = means.argmax(axis=1)[:, None, None]
-        difference = np.take_along_axis(worst, best, axis=2) - worst
-        error = difference.std(axis=1, ddof=1) / np.sqrt(number)
-        wrong |= ((difference.mean(axis=1) - 0.02) / np.maximum(error, 1e-9) > 1.645).any(axis=1)
-    assert wrong.mean() > 0.3
-
-
-def test_a_clear_winner_is_found_with_a_part_of_the_questions() -> None:
-    values = correlated_scores((0.85, 0.5, 0.5, 0.5, 0.5, 0.5), 300, seed=1)
-    races = run_races(values, np.arange(6), RaceRules(0.02, 0.05, None))
-    assert races.ended.all()
-    assert (races.accepted[:, 0] > 0).all()
-    assert races.answered.sum() / values.size < 0.25
-
-
 def test_one_that_left_is_asked_no_more_and_changes_nothing_that_was_said_before() -> None:
     values = correlated_scores((0.85, 0.8, 0.5, 0.5), 300, seed=7)
     rules = RaceRules(0.02, 0.05, None)
@@ -143,3 +100,55 @@ def test_bets_stand_still_where_the_only_rival_has_left(shared: int, dropped: in
     values[0, :shared, 0] = values[0, shared:, 1] = 1.0
     races = run_races(values, np.arange(2), RaceRules(0.05, 0.05, None, block=20), np.array([shared, 0]))
     assert races.dropped.tolist() == [[0, dropped]]
+
+
+# ---------------------------------------------------------------- intervals and bounds that hold at any time
+
+
+def test_when_all_questions_were_asked_the_interval_is_their_mean() -> None:
+    drawn = np.random.default_rng(1).choice([-1.0, 0.0, 1.0], size=50)
+    low, high = betting_interval(drawn, 0.05, population=50)
+    assert low == pytest.approx(drawn.mean(), abs=0.0021)
+    assert high == pytest.approx(drawn.mean(), abs=0.0021)
+    assert low <= drawn.mean() <= high
+
+
+def test_before_the_first_question_everything_is_possible() -> None:
+    assert betting_interval(np.array([]), 0.05) == (-1.0, 1.0)
+
+
+def test_both_directions_are_alike() -> None:
+    drawn = np.random.default_rng(2).choice([-0.5, 0.0, 1.0], size=40)
+    low, high = betting_interval(drawn, 0.05)
+    mirrored = betting_interval(-drawn, 0.05)
+    assert mirrored == (pytest.approx(-high), pytest.approx(-low))
+
+
+def test_more_questions_narrow_it() -> None:
+    drawn = np.tile([0.5, 0.0, 0.0, -0.25], 60)
+    ends = [betting_interval(drawn[:count], 0.05) for count in (20, 80, 82, 240)]
+    assert [low for low, _ in ends] == sorted(low for low, _ in ends)
+    assert [high for _, high in ends] == sorted((high for _, high in ends), reverse=True)
+    low, high = ends[-1]
+    assert high - low == pytest.approx(0.1, abs=0.03)
+    worse = betting_interval(np.concatenate([drawn, [-1.0] * 5]), 0.05)  # what was excluded stays so
+    assert worse[0] >= low
+
+
+def test_values_outside_the_range_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"differences must lie in \[-1, 1\]; got 0.5 to 1.5"):
+        betting_interval(np.array([0.5, 1.5]), 0.05)
+
+
+@pytest.mark.parametrize("population", [None, 200])
+def test_mean_is_below_a_bound_when_its_interval_is(population: int | None) -> None:
+    drawn = np.random.default_rng(3).choice([0.0, 0.5, 1.0], size=120, p=[0.5, 0.2, 0.3])
+    _, high = betting_interval(drawn, 0.1, population)
+    assert is_below(drawn, high + 0.0015, 0.05, population)
+    assert not is_below(drawn, high - 0.0025, 0.05, population)
+
+
+def test_all_questions_settle_it_without_a_doubt() -> None:
+    drawn = np.array([1.0, 0.0, 0.5, 0.5])
+    assert is_below(drawn, 0.51, 1e-9, population=4)
+    assert not is_below(drawn, 0.5, 1e-9, population=4)
