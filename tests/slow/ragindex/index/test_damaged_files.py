@@ -1,6 +1,5 @@
 """Every file of an index, harmed in every way, and every byte of its databases flipped."""
 
-import shutil
 import warnings
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +9,7 @@ from damaged import DOCUMENTS, HARMS, Attempt, PristineIndex, tried
 
 from ragindex._util.durable_files import RepairWarning
 from ragindex.encoders.vector_cache import CachedEncoder
-from ragindex.errors import DamagedError, EngineError, RagindexError
+from ragindex.errors import DamagedError, RagindexError
 from ragindex.index.index import Index
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache, export_calls, import_calls
 from ragindex.plugins import registry
@@ -66,30 +65,6 @@ def require_mended(pristine: PristineIndex, folder: Path, method: str, case: str
     assert tried(lambda at: pristine.read(at, method), folder) == Attempt(wanted, None, []), case
 
 
-@pytest.mark.parametrize("harm", HARMS)
-def test_folder_of_parts_is_made_again(harm: str, pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    if harm == "removed":
-        shutil.rmtree(folder / "parts")
-    for path in pristine.files("parts/**/*") if harm != "removed" else ():
-        HARMS[harm](folder / path)
-    second = tried(pristine.synced, folder)
-    assert second.answers == pristine.before
-    assert len(second.warnings) == 4
-    assert tried(pristine.added, folder) == Attempt(pristine.after, None, [])
-
-
-@pytest.mark.parametrize("harm", HARMS)
-def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    HARMS[harm](folder / "caches" / "vectors.sqlite")
-    attempt = tried(pristine.added, folder)
-    if attempt.error is not None:
-        pristine.follow(attempt.error)
-        attempt = tried(pristine.synced, folder)
-    assert attempt.answers == pristine.after
-
-
 def test_no_flipped_byte_becomes_a_vector(tmp_path: Path) -> None:
     """Wherever it lies: the vectors are those of before, or an error names the file."""
     workspace = Index.open(tmp_path / "w", encoder="lsa", chunking=None, create=True)
@@ -143,27 +118,3 @@ def test_no_flipped_byte_becomes_an_answer(tmp_path: Path) -> None:
     assert lost > 0
     assert all("calls.sqlite" in error for error in errors)
     assert {key: again.get(key) for key in answers} == answers
-
-
-@pytest.mark.parametrize("harm", ["removed", "emptied", "cut short"])
-@pytest.mark.parametrize(
-    "kind", ["passages-*.records", "triples-*.records", "token_vectors-*.segments", "vectors-*.coverage"]
-)
-def test_collection_of_a_part_is_made_again(kind: str, harm: str, pristine: PristineIndex) -> None:
-    """LanceDB's files have no hashes: what it fails over is named with the command that makes it again."""
-    for pattern in ("data/*", "_versions/*.manifest"):
-        files = list(pristine.files(f"store/{kind}.lance/{pattern}"))
-        folder = pristine.fresh()
-        for path in files:
-            HARMS[harm](folder / path)
-        for work, wanted in (
-            (pristine.read, pristine.before),
-            (pristine.synced, pristine.before),
-            (pristine.added, pristine.after),
-        ):
-            attempt = tried(work, folder)
-            if attempt.error is not None:
-                assert isinstance(attempt.error, EngineError) or "Run: ragindex" in str(attempt.error), attempt.error
-                pristine.follow(attempt.error)
-                attempt = tried(work, folder)
-            assert attempt.answers == wanted, (kind, pattern, harm, work.__name__, attempt)

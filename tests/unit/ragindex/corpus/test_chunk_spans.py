@@ -44,8 +44,10 @@ def chunkings(draw: st.DrawFn) -> Chunking:
 @settings(max_examples=examples(100))
 def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, chunking: Chunking) -> None:
     passages = chunk(document, chunking)
+    assert [passage.id for passage in passages] == [f"d#{number}" for number in range(len(passages))]
     end = 0
     for passage in passages:
+        assert chunking.by != "characters" or passage.end - passage.start <= (chunking.size or 0)
         header = document.text[slice(*passage.header)]
         assert header + document.text[passage.start : passage.end] == passage.text
         assert not header or any(

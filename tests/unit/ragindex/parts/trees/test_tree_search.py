@@ -1,7 +1,5 @@
 """Results that share no passages before those that do: by hand, and against a plain reading of the formula."""
 
-from itertools import pairwise
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,30 +29,6 @@ def test_by_hand() -> None:
 _HITS = st.lists(st.tuples(st.floats(-2, 2), st.frozensets(st.sampled_from("abcd"), max_size=3)), max_size=8).map(
     lambda scored: [hit(str(place), score, *sorted(passages)) for place, (score, passages) in enumerate(scored)]
 )
-
-
-@settings(max_examples=examples(200))
-@given(_HITS, st.integers(1, 9), st.floats(0, 1))
-def test_as_the_formula_says(hits: list[Hit], k: int, weight: float) -> None:
-    diversified = diversify_hits(hits, k, weight)
-    best = max((abs(item.score) for item in hits), default=0) or 1
-    chosen: list[Hit] = []
-    for record in diversified:
-        values = {}
-        for other in hits:
-            if other.id in {done.id for done in chosen}:
-                continue
-            shares = [
-                len({*other.passage_ids} & {*done.passage_ids}) / len({*other.passage_ids} | {*done.passage_ids})
-                for done in chosen
-                if other.passage_ids or done.passage_ids
-            ]
-            values[other.id] = other.score / best - weight * max(shares, default=0)
-        assert record.id == max(values, key=lambda id: (values[id], -int(id)))
-        assert record.score == values[record.id]
-        chosen.append(record)
-    assert len(diversified) == min(k, len(hits))
-    assert all(high.score >= low.score for high, low in pairwise(diversified))
 
 
 @settings(max_examples=examples(50))
