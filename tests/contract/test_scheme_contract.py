@@ -58,10 +58,7 @@ Built = Callable[[str], Path]
 
 @pytest.mark.parametrize(
     ("written", "check"),
-    [
-        *schemes_and_checks(registry.plugin_names("schemes")),
-        *schemes_and_checks(VARIANTS, slow=True),
-    ],
+    [*schemes_and_checks(registry.plugin_names("schemes")), *schemes_and_checks(VARIANTS, slow=True)],
 )
 def test_scheme(
     written: str,

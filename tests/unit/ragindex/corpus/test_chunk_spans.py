@@ -153,17 +153,9 @@ TABLE = f"{HEADER}| Ely. | 7 |\n| Rye. | 8 |\n| Deal | 9 |"
         ),
         (Chunking(21, 0, "headings"), f"Tides.\n\n{TABLE}\n\nEnd.", ["Tides.", TABLE, "End."]),
         (Chunking(21, 0, "sentences"), f"Tides.\n\n{TABLE}\n\nEnd.", ["Tides.", TABLE, "End."]),
-        (
-            Chunking(12, 5, "sentences"),
-            TABLE,
-            [f"{HEADER}| Ely. | 7 |", f"{HEADER}| Rye. | 8 |\n| Deal | 9 |"],
-        ),
+        (Chunking(12, 5, "sentences"), TABLE, [f"{HEADER}| Ely. | 7 |", f"{HEADER}| Rye. | 8 |\n| Deal | 9 |"]),
         (Chunking(11, 0, "sentences"), TABLE, [f"{HEADER}| Ely. | 7 |", "| Rye. | 8 |\n| Deal | 9 |"]),
-        (
-            Chunking(14, 0, "words"),
-            TABLE,
-            [f"{HEADER}| Ely. | 7 |\n| Rye. |", f"{HEADER}8 |\n| Deal | 9 |"],
-        ),
+        (Chunking(14, 0, "words"), TABLE, [f"{HEADER}| Ely. | 7 |\n| Rye. |", f"{HEADER}8 |\n| Deal | 9 |"]),
         (
             Chunking(52, 14, "characters"),
             TABLE,

@@ -41,11 +41,7 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
         Document("b.txt", "b", "Plain\ntext\nhere", {"source": "b.txt", **day}),
         Document("a/Y.HTM", "Y", "Hello", {"source": "a/Y.HTM", **day}),
         Document(
-            "a/z.md",
-            "The Title",
-            "# The *Title* #\n\nBody",
-            {"source": "a/z.md", **day},
-            (Section(0, ("The Title",)),),
+            "a/z.md", "The Title", "# The *Title* #\n\nBody", {"source": "a/z.md", **day}, (Section(0, ("The Title",)),)
         ),
     )
 
