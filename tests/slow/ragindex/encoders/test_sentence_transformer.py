@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ def test_engines_give_the_vectors_of_torch_and_their_spans(
     assert (encoder.id, encoder.max_tokens) == (torch.id, 254)
     assert_equal(encoder, torch, [" \n Hello  wörld\0!\ud800unbelievability ", "", "stove " * 1000, *random_texts(6)])
     assert capfd.readouterr() == ("", "")
+
+
+def test_many_threads_get_their_own_vectors(encoder: Any) -> None:
+    texts = random_texts(3)
+    alone = [encoder.encode_queries([text])[0] for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        vectors = list(pool.map(lambda text: encoder.encode_queries([text])[0], texts * 2))
+    np.testing.assert_allclose(vectors, alone * 2, atol=1e-6)
 
 
 _CLOSE_TWO_MODELS = """

@@ -1,9 +1,10 @@
-"""Results that share no passages before those that do: by hand, and against a plain reading of the formula."""
+"""Search of trees: results that share no passages before those that do; lines that a model is shown once."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from ragindex.parts.trees.tasks import drop_repeated_lines
 from ragindex.parts.trees.tree_search import diversify_hits
 from ragindex.types import Hit
 
@@ -36,3 +37,9 @@ _HITS = st.lists(st.tuples(st.floats(-2, 2), st.frozensets(st.sampled_from("abcd
 def test_without_weight_the_order_stays(hits: list[Hit]) -> None:
     ranked = sorted(hits, key=lambda item: -item.score)
     assert [record.id for record in diversify_hits(ranked, len(ranked), 0.0)] == [record.id for record in ranked]
+
+
+def test_a_model_is_shown_the_lines_of_a_cluster_once() -> None:
+    texts = ["a\nb", " a \nb", "b\nc\n\nd", "d", "e"]
+    assert drop_repeated_lines(texts) == ["a\nb", "c\n\nd", "e"]
+    assert drop_repeated_lines(["a\n\na", "", "x"]) == ["a\n\na", "x"]
