@@ -2,8 +2,10 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,12 +14,14 @@ import paying
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_language import ANSWER, ORIGIN, key
 from openai_server import KEY, OpenAIServer
 from paying import KINDS, PATHS, paid, seen_as
 from rerank_server import reranking
 
 from examples import examples
 from ragindex.llm import openai_chat
+from ragindex.llm.cache import SQLiteCache
 
 
 @pytest.fixture
@@ -80,3 +84,35 @@ def test_any_caches_threads_and_paths_beside_a_process(
     assert process.stdout.readline() == "done\n"
     wanted = {text for _, _, texts in jobs for text in texts} | set(theirs)
     assert sorted(paid(server).values()) == [1] * len(wanted)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_children_that_are_forked_while_threads_are_at_work(tmp_path: Path) -> None:
+    """A child may begin while another thread holds a claim, a lock or a transaction."""
+    path, stop = tmp_path / "calls.sqlite", threading.Event()
+    cache, other = SQLiteCache(path), SQLiteCache(path)
+
+    def work(start: int) -> None:
+        number = start
+        while not stop.is_set():
+            with cache.claimed(key(number)):
+                cache.put(key(number), ORIGIN, ANSWER)
+            number += 1
+
+    with ThreadPoolExecutor(4) as pool:
+        for place in range(4):
+            pool.submit(work, 1000 * place)
+        codes = []
+        try:
+            for number in range(8):
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(20)
+                    with other.claimed(key(10_000 + number)), cache.claimed(key(20_000 + number)):
+                        cache.put(key(10_000 + number), ORIGIN, ANSWER)
+                    os._exit(0 if other.get(key(10_000 + number)) == ANSWER else 1)
+                codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        finally:
+            stop.set()
+    assert codes == [0] * 8
+    assert [SQLiteCache(path).get(key(10_000 + number)) for number in range(8)] == [ANSWER] * 8
