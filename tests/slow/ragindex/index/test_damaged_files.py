@@ -5,14 +5,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from damaged import DOCUMENTS, HARMS, Attempt, PristineIndex, tried
+from damaged import HARMS, Attempt, PristineIndex, tried
 
 from ragindex._util.durable_files import RepairWarning
-from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, RagindexError
-from ragindex.index.index import Index
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache, export_calls, import_calls
-from ragindex.plugins import registry
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +60,6 @@ def require_mended(pristine: PristineIndex, folder: Path, method: str, case: str
         second,
     )
     assert tried(lambda at: pristine.read(at, method), folder) == Attempt(wanted, None, []), case
-
-
-def test_no_flipped_byte_becomes_a_vector(tmp_path: Path) -> None:
-    """Wherever it lies: the vectors are those of before, or an error names the file."""
-    workspace = Index.open(tmp_path / "w", encoder="lsa", chunking=None, create=True)
-    workspace.add(DOCUMENTS)
-    workspace.build(registry.scheme("dense"))
-    encoder, path = workspace.encoder, tmp_path / "w" / "caches" / "vectors.sqlite"
-    assert isinstance(encoder, CachedEncoder)
-    texts = [document.text for document in DOCUMENTS]
-    wanted, content = encoder.encode_documents(texts), path.read_bytes()
-    errors = list[str]()
-    for at in range(0, path.stat().st_size, 97):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :])
-        for end in ("-wal", "-shm"):
-            Path(f"{path}{end}").unlink(missing_ok=True)
-        try:
-            assert (encoder.encode_documents(texts) == wanted).all(), at
-        except RagindexError as error:
-            errors.append(str(error))
-    assert len(errors) < 40
-    assert all("vectors.sqlite" in error for error in errors)
 
 
 def test_no_flipped_byte_becomes_an_answer(tmp_path: Path) -> None:
