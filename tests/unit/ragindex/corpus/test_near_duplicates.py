@@ -73,6 +73,7 @@ def test_a_manual_on_one_page_holds_its_pages() -> None:
     documents = [*(Document(f"p{number}", "", page) for number, page in enumerate(pages)), Document("all", "", text)]
     assert holders(documents) == {"all": ["p0", "p1", "p2", "p3"]}
     longer = Document("longer", "", "Contents\n".join(["", *pages[:3]]))  # more than half of it
-    assert holders([*documents, longer]) == {"all": ["p0", "p1", "p2", "p3"], "longer": ["p0", "p1", "p2"]}
+    short = Document("short", "", "Contents")
+    assert holders([short, *documents, longer]) == {"all": ["p0", "p1", "p2", "p3"], "longer": ["p0", "p1", "p2"]}
     assert holders(documents[:2] + documents[-1:]) == {}  # two are no reason to leave the whole out
     assert holders([*documents[:4], Document("near", "", pages[0] + " end")]) == {}  # no longer than what it holds
