@@ -8,7 +8,7 @@ import pytest
 from damaged import HARMS, Attempt, PristineIndex, tried
 
 from ragindex._util.durable_files import RepairWarning
-from ragindex.errors import DamagedError, RagindexError
+from ragindex.errors import DamagedError, EngineError, RagindexError
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache, export_calls, import_calls
 
 
@@ -93,3 +93,27 @@ def test_no_flipped_byte_becomes_an_answer(tmp_path: Path) -> None:
     assert lost > 0
     assert all("calls.sqlite" in error for error in errors)
     assert {key: again.get(key) for key in answers} == answers
+
+
+@pytest.mark.parametrize("harm", ["removed", "emptied", "cut short"])
+@pytest.mark.parametrize(
+    "kind", ["passages-*.records", "triples-*.records", "token_vectors-*.segments", "vectors-*.coverage"]
+)
+def test_collection_of_a_part_is_made_again(kind: str, harm: str, pristine: PristineIndex) -> None:
+    """LanceDB's files have no hashes: what it fails over is named with the command that makes it again."""
+    for pattern in ("data/*", "_versions/*.manifest"):
+        files = list(pristine.files(f"store/{kind}.lance/{pattern}"))
+        folder = pristine.fresh()
+        for path in files:
+            HARMS[harm](folder / path)
+        for work, wanted in (
+            (pristine.read, pristine.before),
+            (pristine.synced, pristine.before),
+            (pristine.added, pristine.after),
+        ):
+            attempt = tried(work, folder)
+            if attempt.error is not None:
+                assert isinstance(attempt.error, EngineError) or "Run: ragindex" in str(attempt.error), attempt.error
+                pristine.follow(attempt.error)
+                attempt = tried(work, folder)
+            assert attempt.answers == wanted, (kind, pattern, harm, work.__name__, attempt)
