@@ -9,6 +9,7 @@ import pytest
 from openai_server import KEY, OpenAIServer
 from search_server import default_scheme
 
+from ragindex import filters
 from ragindex.filters import All, Any, Filter, Not, Range, Terms, meta
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
@@ -67,20 +68,7 @@ def mark_of(id: str) -> str:
 
 
 def passes(document: Document, where: Filter) -> bool:
-    """The meaning of a filter for one document, independently of the stores."""
-    match where:
-        case Terms():
-            values = {"doc_ids": document.id} | {f"meta.{key}": value for key, value in document.metadata.items()}
-            return str(values[where.field]) in where.values
-        case Range():
-            return float(where.low or 0) <= float(str(document.metadata["number"])) <= float(where.high or 1e9)
-        case Not():
-            return not passes(document, where.filter)
-        case All():
-            return all(passes(document, part) for part in where.filters)
-        case Any():
-            return any(passes(document, part) for part in where.filters)
-    raise TypeError(where)
+    return filters.passes(where, filters.document_fields(document.id, document.metadata))
 
 
 def draw_filter(rng: random.Random, documents: Sequence[Document], depth: int = 2) -> Filter:

@@ -83,11 +83,7 @@ def test_several_collections_searched_together_answer_as_alone(store: Store) -> 
 def test_words_unknown_and_words_left_out_find_nothing(store: Store) -> None:
     assert [
         hit.ids for hit in filled(store).search([TextQuery("xylophone", 3), TextQuery("", 3), TextQuery("\0 \t", 3)])
-    ] == [
-        [],
-        [],
-        [],
-    ]
+    ] == [[], [], []]
 
 
 def test_statistics_forget_what_was_deleted(written: str, tmp_path: Path) -> None:

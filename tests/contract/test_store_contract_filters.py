@@ -1,8 +1,6 @@
 """What every registered store must do, by value: filters, and the fields that they are about."""
 
 import math
-from itertools import combinations
-from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +9,7 @@ from made_records import TEXT_ONLY, filled, passing, pinned, text_records
 
 from ragindex.errors import StoreError, UsageError
 from ragindex.filters import All, Any, Filter, Ids, Not, Overlaps, Range, Terms, meta
-from ragindex.interfaces import Collection, Schema, Store, TextQuery, VectorQuery
+from ragindex.interfaces import Schema, Store, TextQuery, VectorQuery
 from ragindex.retrieval.hits import build_filter_fields
 
 FILTERS: list[tuple[Filter, list[str]]] = [
@@ -142,74 +140,6 @@ def test_fields_that_are_not_there(store: Store) -> None:
         collection.search([VectorQuery(vector, 1, ("no",))])
     with pytest.raises((UsageError, StoreError), match="no"):
         list(collection.scan(("no",)))
-
-
-LISTS = [[], ["staff"], ["staff", "hr"], ["hr", "open"], ["3"], ["3", "5"], ["5", "open"], ["-2", "7.5"], ["7.5"], [""]]
-
-
-def fill_with_lists(store: Store) -> tuple[Collection, dict[str, tuple[int, ...]]]:
-    """Write a record of each of LISTS and of each pair of them; return their collection, and the lists of each id."""
-    collection = store.create("lists", Schema(stored=("text",), keywords=("doc_ids",)))
-    owners = [(n,) for n in range(len(LISTS))] + list(combinations(range(len(LISTS)), 2))
-    values = [[value for n in those for value in LISTS[n] or (None,)] for those in owners]
-    columns = {
-        "id": pa.array([f"r{number:02d}" for number in range(len(owners))]),
-        "text": pa.array(["x"] * len(owners)),
-        "doc_ids": pa.array([[f"d{n}" for n in those] for those in owners], pa.list_(pa.string())),
-        "meta.access": pa.array([None if set(those) == {None} else those for those in values], pa.list_(pa.string())),
-    }
-    collection.upsert(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
-    return pinned(store, collection, "lists"), dict(zip(columns["id"].to_pylist(), owners, strict=True))
-
-
-def passes(values: list[str], where: Filter) -> bool:
-    """Say whether a document with this list passes, by the words of docs/reference/filter-syntax.md."""
-    match where:
-        case Terms():
-            return any(value in where.values for value in values)
-        case Range():
-            numbers = [float(value) for value in values if value.lstrip("-")[:1].isdigit()]
-            low, high = where.low, where.high
-            return any(
-                (low is None or number >= low) and (high is None or number <= high)  # type: ignore[operator]
-                for number in (numbers if where.numeric else values)
-            )
-        case Not():
-            return not passes(values, where.filter)
-        case All():
-            return all(passes(values, part) for part in where.filters)
-        case Any():
-            return any(passes(values, part) for part in where.filters)
-        case _:
-            raise TypeError(where)
-
-
-def draw_filter(random: Random, depth: int = 0) -> Filter:
-    kind = random.choice(["terms", "numbers", "texts", "not", "not", "all", "any"][: 3 if depth > 2 else 7])
-    if kind == "terms":
-        known = ["staff", "hr", "open", "3", "5", "nobody"]
-        return Terms("meta.access", tuple(random.sample(known, random.randint(1, 3))))
-    if kind == "numbers":
-        return Range("meta.access", *random.choice([(None, 4), (4, None), (3, 5), (4, 4.5), (-1, 6), (-9, 9)]))
-    if kind == "texts":
-        return Range("meta.access", *random.choice([(None, None), ("i", None), (None, "i"), ("i", "p"), ("p", "t")]))
-    if kind == "not":
-        return Not(draw_filter(random, depth + 1))
-    return (All if kind == "all" else Any)((draw_filter(random, depth + 1), draw_filter(random, depth + 1)))
-
-
-def test_a_document_passes_by_any_element_of_its_list_and_a_record_by_all_its_documents(store: Store) -> None:
-    """Of several documents a record may pass by less, never by more: see docs/reference/filter-syntax.md."""
-    reader, owners = fill_with_lists(store)
-    random, equal = Random(47), 0
-    for _ in range(150):
-        where = draw_filter(random)
-        allowed = {id for id, those in owners.items() if all(passes(LISTS[n], where) for n in those)}
-        those = set(passing(reader, where))
-        assert those <= allowed, where
-        assert {id for id in allowed - those if len(owners[id]) == 1} == set(), where
-        equal += those == allowed
-    assert equal >= 50
 
 
 def test_a_filter_on_a_key_that_is_a_mapping_somewhere_is_refused(store: Store) -> None:

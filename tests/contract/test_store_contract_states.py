@@ -34,11 +34,7 @@ def test_an_upsert_replaces_and_a_delete_forgets(store: Store) -> None:
     assert reader.count() == 2
     assert [
         hit.ids for hit in reader.search([TextQuery("words", 5), TextQuery("sentence", 5), TextQuery("third", 5)])
-    ] == [
-        [],
-        ["a"],
-        ["c"],
-    ]
+    ] == [[], ["a"], ["c"]]
 
 
 def test_what_was_written_is_there_after_reopening(written: str, tmp_path: Path) -> None:

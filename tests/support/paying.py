@@ -1,11 +1,7 @@
-"""The three kinds of calls that are paid and kept in a file, each as one function of a server, a file and texts.
-
-Run as a process, `paying.py KIND URL`, it reads lines `PATH TEXT TEXT …` and pays for them, then says `done`.
-"""
+"""The three kinds of calls that are paid and kept in a file, each as one function of a server, a file and texts."""
 
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,12 +66,3 @@ def seen_as(how: str, path: Path) -> Path:
 def paid(server: OpenAIServer) -> Counter[str]:
     """How often each call was asked for, whatever its headers."""
     return Counter(json.dumps(received.body, sort_keys=True) for received in server.requests)
-
-
-if __name__ == "__main__":
-    make, url = KINDS[sys.argv[1]], sys.argv[2]
-    print("ready", flush=True)
-    for line in sys.stdin:
-        path, *texts = line.split()
-        make(url, Path(path))(texts)
-        print("done", flush=True)

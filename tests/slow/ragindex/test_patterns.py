@@ -20,32 +20,8 @@ PACKAGES = ("ragindex", "ragindex_baselines", "ragindex_eval", "ragindex_retriev
 LIMITED = "ragindex.corpus.readers."  # each file is read in a process with limits of time and memory
 BOUNDED = {"ragindex.english.sentences._LAST_WORD[0]"}  # searches in 20 characters
 REPEATED = (
-    *(
-        "a",
-        "1",
-        " ",
-        "\n",
-        "-",
-        "漢",
-        "=",
-        "(",
-        "<",
-        "*",
-        "a ",
-        "a.",
-        "A-",
-        "Aa",
-        "Aa ",
-        "Aa-a and ",
-        "{",
-        "?a-",
-        "1,",
-        "a:",
-        "[a](",
-        "<!--",
-        "\n<script>",
-    ),
-    *("a://", "x://u:p/", "&key=", "\\"),
+    *("a", "1", " ", "\n", "-", "漢", "=", "(", "<", "*", "a ", "a.", "A-", "Aa", "Aa ", "Aa-a and ", "{", "?a-"),
+    *("1,", "a:", "[a](", "<!--", "\n<script>", "a://", "x://u:p/", "&key=", "\\"),
 )
 END = f" {string.punctuation} "  # what a pattern may look for, so that it cannot give up at once
 FAST, SLOW = 0.06, 1.0  # seconds at 10 kB, at 100 kB

@@ -95,12 +95,7 @@ def files_of(folder: Path) -> dict[str, str]:
     ],
 )
 def test_killed_export(
-    index: Path,
-    exporter: "subprocess.Popen[str]",
-    tmp_path: Path,
-    form: str,
-    earlier: str | None,
-    later: str,
+    index: Path, exporter: "subprocess.Popen[str]", tmp_path: Path, form: str, earlier: str | None, later: str
 ) -> None:
     export(index, later, tmp_path / "whole" / "r", form)
     if earlier:

@@ -1,19 +1,15 @@
 """Every file of an index, harmed in every way, and every byte of its databases flipped."""
 
-import shutil
 import warnings
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from damaged import DOCUMENTS, HARMS, Attempt, PristineIndex, tried
+from damaged import HARMS, Attempt, PristineIndex, tried
 
 from ragindex._util.durable_files import RepairWarning
-from ragindex.encoders.vector_cache import CachedEncoder
 from ragindex.errors import DamagedError, EngineError, RagindexError
-from ragindex.index.index import Index
 from ragindex.llm.cache import CachedResponse, CallSource, SQLiteCache, export_calls, import_calls
-from ragindex.plugins import registry
 
 
 @pytest.fixture(scope="module")
@@ -64,52 +60,6 @@ def require_mended(pristine: PristineIndex, folder: Path, method: str, case: str
         second,
     )
     assert tried(lambda at: pristine.read(at, method), folder) == Attempt(wanted, None, []), case
-
-
-@pytest.mark.parametrize("harm", HARMS)
-def test_folder_of_parts_is_made_again(harm: str, pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    if harm == "removed":
-        shutil.rmtree(folder / "parts")
-    for path in pristine.files("parts/**/*") if harm != "removed" else ():
-        HARMS[harm](folder / path)
-    second = tried(pristine.synced, folder)
-    assert second.answers == pristine.before
-    assert len(second.warnings) == 4
-    assert tried(pristine.added, folder) == Attempt(pristine.after, None, [])
-
-
-@pytest.mark.parametrize("harm", HARMS)
-def test_damaged_cache_of_vectors(harm: str, pristine: PristineIndex) -> None:
-    folder = pristine.fresh()
-    HARMS[harm](folder / "caches" / "vectors.sqlite")
-    attempt = tried(pristine.added, folder)
-    if attempt.error is not None:
-        pristine.follow(attempt.error)
-        attempt = tried(pristine.synced, folder)
-    assert attempt.answers == pristine.after
-
-
-def test_no_flipped_byte_becomes_a_vector(tmp_path: Path) -> None:
-    """Wherever it lies: the vectors are those of before, or an error names the file."""
-    workspace = Index.open(tmp_path / "w", encoder="lsa", chunking=None, create=True)
-    workspace.add(DOCUMENTS)
-    workspace.build(registry.scheme("dense"))
-    encoder, path = workspace.encoder, tmp_path / "w" / "caches" / "vectors.sqlite"
-    assert isinstance(encoder, CachedEncoder)
-    texts = [document.text for document in DOCUMENTS]
-    wanted, content = encoder.encode_documents(texts), path.read_bytes()
-    errors = list[str]()
-    for at in range(0, path.stat().st_size, 97):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :])
-        for end in ("-wal", "-shm"):
-            Path(f"{path}{end}").unlink(missing_ok=True)
-        try:
-            assert (encoder.encode_documents(texts) == wanted).all(), at
-        except RagindexError as error:
-            errors.append(str(error))
-    assert len(errors) < 40
-    assert all("vectors.sqlite" in error for error in errors)
 
 
 def test_no_flipped_byte_becomes_an_answer(tmp_path: Path) -> None:

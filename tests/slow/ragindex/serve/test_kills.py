@@ -18,8 +18,6 @@ import pytest
 from served import build_index
 
 import ragindex
-from ragindex.serve.spool import open_spool
-from ragindex.types import Document
 
 WRITE = "write-key-0123456789abcdef"
 KILLS = int(os.environ.get("RAGINDEX_KILLS", "5"))
@@ -82,55 +80,6 @@ def kill_repair(folder: Path, seconds: float) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-
-
-def accept_until_killed(folder: Path, ready: int, acknowledged: int, name: str) -> None:
-    """Run in a process of its own: accept changes of a folder, and write each that is acknowledged."""
-    os.write(ready, b".")
-    for number in range(1000):
-        id = f"{name}-{number}"
-        with open_spool(folder).writing() as changes:
-            changes.accept([(id, Document(id, "", "text of " + id))])
-        os.write(acknowledged, f"{id} ".encode())
-
-
-def test_killed_first_changes(tmp_path: Path) -> None:
-    """Two processes accept the first changes of a folder; one, or both, are killed at some moment of the first few."""
-    chance, accepted, none = Random(11), 0, 0
-    for number in range(4 * KILLS):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (ready, says_ready), (acknowledged, says_acknowledged) = os.pipe(), os.pipe()
-        children = list[int]()
-        for name in ("a", "b"):
-            child = os.fork()
-            if child == 0:
-                try:
-                    accept_until_killed(folder, says_ready, says_acknowledged, name)
-                finally:
-                    os._exit(1)
-            children.append(child)
-        for _ in children:
-            os.read(ready, 1)
-        time.sleep(chance.uniform(0, 0.03))
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-            assert os.waitpid(child, 0)[1] == signal.SIGKILL
-        for end in (ready, says_ready, says_acknowledged):
-            os.close(end)
-        with os.fdopen(acknowledged) as read:
-            ids = read.read().split()
-        if chance.random() < 0.5:
-            assert open_spool(folder).repair().lost == []
-        with open_spool(folder).writing() as changes:
-            changes.accept([("last", None)])
-        pending = [change.id for change in open_spool(folder).pending(10_000)]
-        assert len(pending) == len(set(pending))
-        assert set(ids) <= set(pending), number
-        assert len(pending) - len(ids) <= 3  # `last`, and one of each process that was killed before it could say so
-        accepted, none = accepted + len(ids), none + (not ids)
-    print(f"{8 * KILLS} processes killed, {accepted} changes acknowledged, {none} times none")
-    assert accepted > 0
 
 
 def test_no_acknowledged_document_is_lost(tmp_path: Path) -> None:

@@ -22,12 +22,7 @@ def test_a_name_is_spelled_as_it_is_written_first() -> None:
 
 @pytest.mark.parametrize(
     ("known", "expected"),
-    [
-        ({COMPOSED}, COMPOSED),
-        ({DECOMPOSED}, DECOMPOSED),
-        ({COMPOSED, DECOMPOSED}, COMPOSED),
-        ({"cafe.md"}, None),
-    ],
+    [({COMPOSED}, COMPOSED), ({DECOMPOSED}, DECOMPOSED), ({COMPOSED, DECOMPOSED}, COMPOSED), ({"cafe.md"}, None)],
 )
 def test_a_known_spelling_is_found(known: set[str], expected: str | None) -> None:
     assert find_spelling(COMPOSED, known) == expected

@@ -44,8 +44,10 @@ def chunkings(draw: st.DrawFn) -> Chunking:
 @settings(max_examples=examples(100))
 def test_passages_are_in_order_and_hold_all_but_white_space(document: Document, chunking: Chunking) -> None:
     passages = chunk(document, chunking)
+    assert [passage.id for passage in passages] == [f"d#{number}" for number in range(len(passages))]
     end = 0
     for passage in passages:
+        assert chunking.by != "characters" or passage.end - passage.start <= (chunking.size or 0)
         header = document.text[slice(*passage.header)]
         assert header + document.text[passage.start : passage.end] == passage.text
         assert not header or any(
@@ -151,17 +153,9 @@ TABLE = f"{HEADER}| Ely. | 7 |\n| Rye. | 8 |\n| Deal | 9 |"
         ),
         (Chunking(21, 0, "headings"), f"Tides.\n\n{TABLE}\n\nEnd.", ["Tides.", TABLE, "End."]),
         (Chunking(21, 0, "sentences"), f"Tides.\n\n{TABLE}\n\nEnd.", ["Tides.", TABLE, "End."]),
-        (
-            Chunking(12, 5, "sentences"),
-            TABLE,
-            [f"{HEADER}| Ely. | 7 |", f"{HEADER}| Rye. | 8 |\n| Deal | 9 |"],
-        ),
+        (Chunking(12, 5, "sentences"), TABLE, [f"{HEADER}| Ely. | 7 |", f"{HEADER}| Rye. | 8 |\n| Deal | 9 |"]),
         (Chunking(11, 0, "sentences"), TABLE, [f"{HEADER}| Ely. | 7 |", "| Rye. | 8 |\n| Deal | 9 |"]),
-        (
-            Chunking(14, 0, "words"),
-            TABLE,
-            [f"{HEADER}| Ely. | 7 |\n| Rye. |", f"{HEADER}8 |\n| Deal | 9 |"],
-        ),
+        (Chunking(14, 0, "words"), TABLE, [f"{HEADER}| Ely. | 7 |\n| Rye. |", f"{HEADER}8 |\n| Deal | 9 |"]),
         (
             Chunking(52, 14, "characters"),
             TABLE,

@@ -3,38 +3,14 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
-from examples import examples
 from ragindex.corpus import Chunking, chunk, passage_text
 from ragindex.corpus.chunking import headings_within, pages_within
 from ragindex.errors import DataError, UsageError
 from ragindex.types import Document, Passage, Section
-
-texts = st.one_of(
-    st.text(max_size=300),
-    st.builds(lambda text, times: text * times, st.text(min_size=1, max_size=40), st.integers(1, 400)),
-    st.text(alphabet="ab. \n\r\t字e\u0301\u200d👩\x00\x1c\u2028", max_size=300),
-)
-sizes = st.integers(1, 60).flatmap(lambda size: st.builds(Chunking, st.just(size), st.integers(0, size - 1)))
-
-
-@given(texts, sizes)
-@settings(max_examples=examples(80))
-def test_offsets_give_the_passages_and_only_white_space_is_left_out(text: str, chunking: Chunking) -> None:
-    passages = chunk(Document("d", "t", text), chunking)
-    assert [passage.id for passage in passages] == [f"d#{number}" for number in range(len(passages))]
-    end = 0
-    for passage in passages:
-        assert text[passage.start : passage.end] == passage.text
-        assert passage.end - passage.start <= chunking.size
-        assert text[end : passage.start].strip() == ""
-        end = max(end, passage.end)
-    assert text[end:].strip() == ""
-    for bounds in ([passage.start for passage in passages], [passage.end for passage in passages]):
-        assert bounds == sorted(set(bounds))  # no passage lies inside the one before
 
 
 @given(st.text(), st.text())

@@ -193,10 +193,7 @@ def test_the_formats() -> None:
     [
         ("hotpot", "'hotpot'. Did you mean hotpotqa?"),
         ("musiqe", "Did you mean musique?"),
-        (
-            "parquet?!",
-            "Available: folder, jsonl, beir, hipporag, musique, hotpotqa, 2wikimultihopqa, musique-",
-        ),
+        ("parquet?!", "Available: folder, jsonl, beir, hipporag, musique, hotpotqa, 2wikimultihopqa, musique-"),
     ],
 )
 def test_an_unknown_format_is_answered_with_near_names(tmp_path: Path, format: str, hint: str) -> None:

@@ -24,11 +24,6 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def only(path: Path) -> Document:
-    (document,) = read(path).documents
-    return document
-
-
 def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
     write(tmp_path / "docs" / "b.txt", "Plain\r\ntext\rhere")
     write(tmp_path / "docs" / "a" / "z.md", "# The *Title* #\n\nBody")
@@ -46,11 +41,7 @@ def test_a_folder_is_read_in_order_with_relative_ids(tmp_path: Path) -> None:
         Document("b.txt", "b", "Plain\ntext\nhere", {"source": "b.txt", **day}),
         Document("a/Y.HTM", "Y", "Hello", {"source": "a/Y.HTM", **day}),
         Document(
-            "a/z.md",
-            "The Title",
-            "# The *Title* #\n\nBody",
-            {"source": "a/z.md", **day},
-            (Section(0, ("The Title",)),),
+            "a/z.md", "The Title", "# The *Title* #\n\nBody", {"source": "a/z.md", **day}, (Section(0, ("The Title",)),)
         ),
     )
 
@@ -69,33 +60,6 @@ def test_a_single_file(tmp_path: Path) -> None:
     assert corpus.documents == (
         Document("note.txt", "note", "with a mark", {"source": "note.txt", "modified": "2001-09-09"}),
     )
-
-
-@pytest.mark.parametrize(
-    ("markup", "title", "text"),
-    [
-        (
-            "<html><head><title> My\n page </title><style>b{}</style></head><body><h1>Head</h1>Text</body></html>",
-            "My page",
-            "Head\n\nText",
-        ),
-        (
-            "<h1>Head<b>line</b></h1><p>One <b>bold</b>word,\n   wrapped.<p>Two<br>lines",
-            "Headline",
-            "Headline\n\nOne boldword, wrapped.\n\nTwo\nlines",
-        ),
-        (
-            "<script>alert(1)</script>a<noscript>b</noscript><!-- c --><template>d</template> &lt;b&gt; &eacute;",
-            "stem",
-            "a <b> é",
-        ),
-        ("/a/file/name.html", "stem", "/a/file/name.html"),
-        ("<div>" * 20_000 + "deep", "stem", "deep"),
-    ],
-)
-def test_html(tmp_path: Path, markup: str, title: str, text: str) -> None:
-    document = only(write(tmp_path / "stem.html", markup))
-    assert (document.title, document.text) == (title, text)
 
 
 def test_without_its_library_a_file_is_left_out_with_what_to_install(

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
-from examples import examples
 from ragindex import text_analysis
 from ragindex.encoders import lsa
 from ragindex.encoders.lsa import Lsa, LsaEncoder
@@ -51,21 +50,6 @@ def test_ids_do_not_take_the_places_of_words(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(lsa, "_VOCABULARY", 4)
     texts = ["0a1f kelp harbour", "7c9e otter harbour", "1b2d 3e4f zebra"]
     assert lsa._vocabulary(texts, frozenset()) == {"harbour": 0, "kelp": 1, "otter": 2, "zebra": 3}
-
-
-words = st.sampled_from(["ferry", "harbour", "dawn", "rye", "oven", "beech", "oak"])
-
-
-@given(st.lists(st.lists(words, max_size=12), min_size=1, max_size=12).filter(any))
-@settings(max_examples=examples(60))
-def test_tf_idf_is_scikit_learns(texts: list[list[str]]) -> None:
-    joined = [" ".join(tokens) for tokens in texts]
-    peer = TfidfVectorizer(sublinear_tf=True, analyzer=str.split, dtype=np.float64)
-    expected = peer.fit_transform(joined).toarray()
-    vocabulary = lsa._vocabulary(joined, frozenset())
-    assert vocabulary == peer.vocabulary_
-    counts = lsa._counts(joined, vocabulary)
-    np.testing.assert_allclose(lsa._tf_idf(counts, lsa._idf(counts)).toarray(), expected, atol=1e-6)
 
 
 def test_vectors_are_scikit_learns(tmp_path: Path) -> None:

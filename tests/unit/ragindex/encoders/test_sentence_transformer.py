@@ -6,7 +6,6 @@ The test of this name in tests/slow compares them with torch and OpenVINO.
 import json
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from minilm import copy_model, model_folder, random_texts, replace_file
+from minilm import copy_model, model_folder, replace_file
 from tokenizers import Tokenizer
 
 from ragindex._util import durable_files
@@ -108,18 +107,6 @@ def test_long_texts_are_cut(encoder: TransformerEncoder) -> None:
     vectors = encoder.encode_documents([long, long + "interest rates"])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
     assert len(encoder.encode_tokens([long])[0].spans) == encoder.max_tokens == 254
-
-
-def test_other_texts_and_threads_change_nothing(encoder: TransformerEncoder) -> None:
-    texts = random_texts()
-    together = encoder.encode_tokens(texts)
-    for text, tokens in zip(texts, together, strict=True):
-        np.testing.assert_array_equal(encoder.encode_tokens([text])[0].vectors, tokens.vectors)
-    alone = [encoder.encode_queries([text])[0] for text in texts]
-    np.testing.assert_allclose(encoder.encode_documents(texts), alone, atol=1e-6)
-    with ThreadPoolExecutor(8) as pool:
-        vectors = list(pool.map(lambda text: encoder.encode_queries([text])[0], texts * 2))
-    np.testing.assert_allclose(vectors, alone * 2, atol=1e-6)
 
 
 def test_first_token_pooling(encoder: TransformerEncoder, tmp_path: Path) -> None:

@@ -99,12 +99,6 @@ def test_another_encoder_has_its_own(path: Path) -> None:
     assert other.seen == [["a"]]
 
 
-def test_nothing_to_encode(path: Path) -> None:
-    with ledger.record_calls() as tally:
-        vectors = CachedEncoder(Paying(), path).encode_documents([])
-    assert (vectors.shape, vectors.dtype, tally.entries) == ((0, 4), np.float32, ())
-
-
 def test_questions_are_not_kept(tmp_path: Path) -> None:
     inner = Tokens()
     encoder = CachedEncoder(inner, tmp_path / "no folder" / "vectors.sqlite")

@@ -1,8 +1,7 @@
-"""What calls of a model cost, and which answers a batch has brought, without a request."""
+"""What calls of a model cost, without a request."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,38 +67,6 @@ def make_calls(
     chat = ScriptedChat(plugin, ADDRESS)
     chat.outcomes = outcomes
     return CachedCalls(chat, limits or Limits(1), plugin, LLMSettings(prices=PRICES, budget=budget))
-
-
-def test_arrived_answers_are_those_that_a_batch_has_brought() -> None:
-    calls = make_calls()
-    assert calls.find(ECHO, REQUEST) == (None, False)
-    calls.add_arrived([calls.keys(ECHO, REQUEST).request])
-    others = replace(REQUEST, repeat=1)
-    assert [calls.find(ECHO, request) for request in (REQUEST, others)] == [(None, True), (None, False)]
-
-
-@pytest.mark.parametrize(
-    ("counts", "messages", "expected"),
-    [
-        ((20, 4, 5), MESSAGES, (20, 4, 5, False)),
-        ((20, 4, 5), None, (20, 4, 5, False)),  # the request is lost
-        ((None, 0, 5), MESSAGES, (tokens.count_message_tokens(MESSAGES, "small").tokens, 0, 5, True)),
-        ((20, 4, None), MESSAGES, (20, 4, tokens.count_text_tokens("An answer.", "small").tokens, True)),
-    ],
-)
-def test_replies_of_batches_have_counts_and_half_the_price(
-    counts: tuple[int | None, int, int | None],
-    messages: tuple[Message, ...] | None,
-    expected: tuple[int, int, int, bool],
-) -> None:
-    request = None if messages is None else REQUEST
-    reply = Reply("An answer.", "stop", "", "schema", *counts, 1.5)
-    answer = make_calls().count_batched(reply, request)
-    read, cached, written, _ = expected
-    assert (answer.input_tokens, answer.cached_tokens, answer.output_tokens, answer.estimated) == expected
-    assert answer.money == pytest.approx(PRICES.models["small"].money(read, cached, written) / 2)
-    assert (answer.text, answer.finish, answer.refusal, answer.structure) == ("An answer.", "stop", "", "schema")
-    assert answer.seconds == 1.5
 
 
 @pytest.mark.parametrize(

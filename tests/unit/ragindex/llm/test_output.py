@@ -12,7 +12,7 @@ from examples import examples
 from ragindex._util.canonical import encodable
 from ragindex.errors import LLMError
 from ragindex.llm import json_text
-from ragindex.llm.json_text import drop_thoughts, repair_text
+from ragindex.llm.json_text import repair_text
 from ragindex.llm.output import UnusableError, read_chosen_numbers, read_first_line, read_json
 from ragindex.llm.tasks import Failure, require_output
 
@@ -263,21 +263,6 @@ def test_broken_quotes_do_not_make_a_whole_list_half_a_list() -> None:
     assert read_json('Note [1: {"answer": "x"}', Answer)[:2] == (Answer(answer="x"), "found")
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("<think>a</think>b", "b"),
-        ("\ufeff <think>a\n</think>\nb", "\nb"),
-        ("so { a }\n</think>b", "b"),  # the opening tag is part of the prompt
-        ("<think>a", ""),
-        ("a <think>b", "a <think>b"),
-        ("b", "b"),
-    ],
-)
-def test_thoughts_are_no_answer(text: str, left: str) -> None:
-    assert drop_thoughts(text) == left
-
-
 def test_only_strict_reading_where_that_is_asked() -> None:
     with pytest.raises(UnusableError):
         read_json('Well: {"answer": "x"}', Answer, tolerant=False)
@@ -288,8 +273,6 @@ def test_only_strict_reading_where_that_is_asked() -> None:
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 extractions = st.builds(Tuples, triples=st.lists(st.tuples(words, words, words), max_size=5))
-plain_words = words.filter(lambda word: not set("[]") & set(word))
-unbracketed = st.builds(Tuples, triples=st.lists(st.tuples(plain_words, plain_words, plain_words), max_size=5))
 prose = st.text("abc xyz.,!?\n", max_size=30)
 
 
@@ -350,17 +333,6 @@ def test_repairing_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repair_text('{")\'-#"' * 9000) is None
     assert repair_text("[" * 100) is None
     assert repair_text("[1, " + " " * 70_000) is None
-
-
-@given(unbracketed.filter(lambda value: len(value.triples) > 1), st.data())
-def test_no_cut_of_an_answer_reads_as_fewer_triples(value: Tuples, data: st.DataObject) -> None:
-    text = json.dumps(value.model_dump(), indent=data.draw(st.sampled_from([None, 1])))
-    cut = text[: data.draw(st.integers(0, len(text) - 1))]
-    try:
-        read = read_json(cut, Tuples)[0]
-    except UnusableError:
-        return
-    assert read == value  # only closing brackets are missing
 
 
 listed = st.text(st.characters(exclude_categories=["Cs"]), max_size=6).filter(lambda word: not set("[]{}") & set(word))

@@ -79,8 +79,7 @@ def test_answer_is_safe_point() -> None:
 
 
 @pytest.mark.parametrize(
-    ("llm", "notes"),
-    [("openai:model", []), (OfflineRules.id, ["Topics were made by rules, not by a language model."])],
+    ("llm", "notes"), [("openai:model", []), (OfflineRules.id, ["Topics were made by rules, not by a language model."])]
 )
 def test_note_of_rules(llm: str, notes: list[str]) -> None:
     context = Context(Model(llm))

@@ -27,15 +27,6 @@ def test_a_repeated_id_counts_at_its_first_place() -> None:
     assert reciprocal_rank_fusion([["a", "a", "b"]]) == [("a", 1 / 61), ("b", 1 / 62)]
 
 
-@given(rankings)
-def test_scores_are_the_sums_and_fall(lists: list[list[str]]) -> None:
-    fused = reciprocal_rank_fusion(lists, 60)
-    for id, score in fused:
-        assert score == pytest.approx(sum(1 / (61 + ranking.index(id)) for ranking in lists if id in ranking))
-    assert {id for id, _ in fused} == {id for ranking in lists for id in ranking}
-    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
-
-
 @given(rankings, st.permutations(range(4)))
 def test_the_order_of_the_lists_does_not_matter(lists: list[list[str]], order: list[int]) -> None:
     shuffled = [lists[n] for n in order if n < len(lists)]
@@ -47,25 +38,6 @@ def test_weighted_means_by_hand() -> None:
     fused = convex_combination([[("a", 9.0), ("b", 7.0), ("c", 5.0)], [("c", 0.4), ("d", 0.2)]], [1, 3])
     assert fused == [("c", 0.75), ("a", 0.25), ("b", 0.125), ("d", 0.0)]
     assert convex_combination([[("b", 2.0), ("a", 2.0)], []], [0.5, 0.5]) == [("a", 0.5), ("b", 0.5)]
-
-
-@given(
-    st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(-3, 9), min_size=1), min_size=1, max_size=3),
-    st.lists(st.integers(1, 5), min_size=3, max_size=3),
-)
-def test_weighted_means_are_those_of_plain_loops(scores: list[dict[str, int]], weights: list[int]) -> None:
-    weights = weights[: len(scores)]
-    expected: dict[str, float] = {}
-    for id in {id for each in scores for id in each}:
-        parts = []
-        for each, weight in zip(scores, weights, strict=True):
-            least, most = min(each.values()), max(each.values())
-            inside = 1.0 if most == least else (each.get(id, least) - least) / (most - least)
-            parts.append(weight * inside if id in each else 0.0)
-        expected[id] = sum(parts) / sum(weights)
-    combined = convex_combination([list(each.items()) for each in scores], weights)
-    assert dict(combined) == pytest.approx(expected)
-    assert combined == sorted(combined, key=lambda pair: (-pair[1], pair[0]))
 
 
 def test_each_ranking_has_a_weight() -> None:

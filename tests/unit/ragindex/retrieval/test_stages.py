@@ -3,13 +3,7 @@
 import pytest
 
 from ragindex.index.explanation import DocumentExplanation, find_losing_place
-from ragindex.retrieval.stages import (
-    StageRank,
-    StageRecorder,
-    is_recording,
-    record_ranking,
-    record_stages,
-)
+from ragindex.retrieval.stages import StageRank, StageRecorder, is_recording, record_ranking, record_stages
 from ragindex.types import Hit
 
 

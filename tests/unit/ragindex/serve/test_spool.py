@@ -4,6 +4,7 @@ import resource
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -186,6 +187,7 @@ def test_what_a_transaction_has_read_stays_until_it_writes(tmp_path: Path) -> No
     def add(number: int) -> None:
         with spool.writing() as changes:
             if changes.count_pending() < 3 and not changes.states(["same"]):
+                time.sleep(0.002)  # so that the others come meanwhile
                 changes.accept([("same" if number % 2 else f"d{number}", document("any"))])
 
     in_threads(16, add)

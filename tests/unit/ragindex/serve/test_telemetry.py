@@ -1,5 +1,6 @@
-"""Logs: no event waits for a reader of standard error."""
+"""Logs: no event waits for a reader of standard error, and a task that fails leaves no text of a document."""
 
+import asyncio
 import json
 import logging
 import os
@@ -7,6 +8,7 @@ import os
 import pytest
 
 from ragindex.serve import telemetry
+from ragindex.serve.app import _log_failure
 
 
 def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +46,27 @@ def test_all_lines_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> No
     os.close(writing)
     with os.fdopen(reading) as read:
         assert read.read().splitlines() == [f"line {number}" for number in range(20)]
+
+
+async def end_tasks() -> None:
+    async def fail() -> None:
+        raise ValueError("a text of a document")
+
+    tasks = [asyncio.create_task(fail(), name="indexing into notes"), asyncio.create_task(asyncio.sleep(60))]
+    for task in tasks:
+        task.add_done_callback(_log_failure)
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_task_that_ends_by_an_error_is_logged_without_its_message(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "ragindex.serve"):
+        asyncio.run(end_tasks())
+    (line,) = [json.loads(record.message) for record in caplog.records]
+    del line["time"]
+    assert line == {
+        "event": "error",
+        "kind": "ValueError",
+        "message": "indexing into notes has ended. Restart the server.",
+    }

@@ -1,21 +1,12 @@
-"""Summary trees of many equal passages, and of a process that is killed."""
+"""Summary trees of many equal passages."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import tree_child
 from made_language import answering
-from made_trees import around, at, drawn, named, nodes, opened, shown, summaries, write
-from openai_server import KEY, OpenAIServer, Received
-from tree_child import GROUPS, TREE
+from made_trees import around, at, drawn, named, nodes, opened, summaries, write
+from openai_server import OpenAIServer
 
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.types import Document
@@ -43,41 +34,3 @@ def test_500_identical_passages(server: OpenAIServer, tmp_path: Path) -> None:
     assert row["passage_ids"] == row["children"] == [*ids, "t"]  # each is a child; the text was shown once
     assert "(a1 a2 a3 a4 a5 a6)" in drawing
     assert ["same", "t"] in summaries(server)
-
-
-def test_killed_in_the_middle_of_the_second_level(server: OpenAIServer, tmp_path: Path) -> None:
-    level_two = threading.Event()
-    hold = threading.Event()
-
-    def choose(received: Received, earlier: int) -> Any:
-        if not shown(received.body)[0].startswith("(") or hold.is_set():
-            return None
-        if level_two.is_set():  # the second request of the level: its answer never arrives
-            hold.wait(30)
-            return lambda answer: None
-        level_two.set()
-        return None
-
-    server.choose = choose
-    child = subprocess.Popen(
-        [sys.executable, str(Path(tree_child.__file__)), str(tmp_path / "killed"), server.url],
-        env={**os.environ, "OPENAI_API_KEY": KEY},
-    )
-    while len(server.requests) < len(GROUPS) + 2:
-        assert child.poll() is None
-        threading.Event().wait(0.02)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    hold.set()
-    paid = server.sent
-    assert paid == len(GROUPS) + 1
-    killed, undisturbed = (
-        tree_child.bring(tmp_path / "killed", server.url),
-        tree_child.bring(tmp_path / "other", server.url),
-    )
-    assert nodes(killed, TREE) == nodes(undisturbed, TREE)
-    assert len(drawn(killed, TREE)) == len(GROUPS) + 3
-    calls = [json.dumps(request.body) for request in server.requests]
-    everything = len(GROUPS) + 3
-    assert len(calls) == everything + 1 + everything  # the killed build asked for one that it did not get
-    assert server.sent == 2 * everything

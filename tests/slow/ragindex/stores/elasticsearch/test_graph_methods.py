@@ -14,6 +14,8 @@ from ragindex_retrievers.gear.triple_graph import StoreGraph, TripleGraph
 
 CHUNKED = (
     "bm25(over=passages(by=characters, size=80, overlap=10))",
+    "bm25(over=passages(by=sections, context=sentence))",
+    "bm25(over=passages(by=sections, context=none))",
     "hybrid(over=passages(by=headings, size=30, context=headings))",
     "dense(over=passages(by=tokens, size=20, overlap=5))",
     "griever(over=passages(by=sections))",

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 import ragindex
 from examples import examples
-from ragindex.corpus import chunk
-from ragindex.corpus.chunk_spans import find_rows
 from ragindex.corpus.readers import READERS, FileContent
-from ragindex.types import Chunking, Document
 
 
 def read_file(name: str, content: str | bytes) -> FileContent:
@@ -33,20 +30,6 @@ def check_blocks(read: FileContent) -> None:
         assert after <= start < end <= len(read.text)
         assert read.text[start:end] == read.text[start:end].strip()
         after = end
-    check_chunks(read)
-
-
-def check_chunks(read: FileContent) -> None:
-    """Passages by headings hold every block whole, except for long tables, and are what their offsets say."""
-    document = Document("d", read.title, read.text, {}, read.sections, read.blocks)
-    for size in (3, 40):
-        passages = chunk(document, Chunking(size, 0, "headings"))
-        for start, end in read.blocks:
-            together = any(passage.start <= start and end <= passage.end for passage in passages)
-            assert together or find_rows(read.text, (start, end))
-        pieces = [read.text[passage.start : passage.end] for passage in passages]
-        assert [passage.text.removeprefix(read.text[slice(*passage.header)]) for passage in passages] == pieces
-        assert "".join("".join(pieces).split()) == "".join(read.text.split())
 
 
 # ---------------------------------------------------------------- hand-worked cases

@@ -43,11 +43,7 @@ ODT = (
     "<t:p>high<t:s/>tide<t:note><t:note-citation>1</t:note-citation><t:p>at noon</t:p></t:note>"
     "</t:p><d:text-box><t:p>ebb</t:p></d:text-box></o:d>"
 )
-EPUB = {
-    "b/one.xhtml": "<nav>Contents</nav><p>tide</p>",
-    "b/two.html": "<p>tables</p>",
-    "b/p.opf": "<p>title</p>",
-}
+EPUB = {"b/one.xhtml": "<nav>Contents</nav><p>tide</p>", "b/two.html": "<p>tables</p>", "b/p.opf": "<p>title</p>"}
 PAGE = (
     "<title>x</title><script>if (a<b) tide()</script><style>p{}</style><!-- ebb --><nav>home <b>news</b></nav>"
     '<p title="a > b">high&nbsp;<b>ti</b>de</p><table><tr><td>Ely<td>7</table><div role=tabpanel hidden>macOS app</div>'
@@ -80,10 +76,7 @@ CASES = {  # file, its suffix, what was read; the share, the lost words, where t
         pack({"word/document.xml": word(MOVED + TOC + paragraph("High tide"))}),
         *(".docx", "High tide", 1, "", "", 3),
     ),
-    "equal cells": (
-        pack({"word/document.xml": word(CELLS)}),
-        *(".docx", "12", 1 / 3, "12", "3 paragraphs", 0),
-    ),
+    "equal cells": (pack({"word/document.xml": word(CELLS)}), *(".docx", "12", 1 / 3, "12", "3 paragraphs", 0)),
     "speaker notes": (
         pack(
             {

@@ -259,11 +259,7 @@ def test_a_workbook() -> None:
     assert read.text == f"Ports\n\n{table}\n\nOld\n\n| 7 |\n| --- |"
     assert [(section.headings, section.page) for section in read.sections] == [(("Ports",), 1), (("Old",), 3)]
     assert [read.text[start:end] for start, end in read.blocks] == [table, "| 7 |\n| --- |"]
-    assert (read.title, read.metadata, read.notes) == (
-        "",
-        {"pages": 3},
-        ("1 hidden sheet is read: Old",),
-    )
+    assert (read.title, read.metadata, read.notes) == ("", {"pages": 3}, ("1 hidden sheet is read: Old",))
 
 
 def test_what_a_sheet_shows_besides_the_values_of_cells() -> None:

@@ -179,12 +179,7 @@ BOOK = ("A cover", lines("1 Tides", "They come.", "1.1 Spring", "tides", "High."
         ([(1, "Cover")], [("A cover", (), 1), ("1 Tides", (), 2), ("Neap", (), 3), ("More.", (), 4)]),
         (  # no line of its page: from the page's start; one that leads nowhere is above those below it
             [(0, "Book"), (4, "The rest"), (4, "Unknown")],
-            [
-                ("A cover", (), 1),
-                ("1 Tides", (), 2),
-                ("Neap", (), 3),
-                ("More.", ("Book", "The rest"), 4),
-            ],
+            [("A cover", (), 1), ("1 Tides", (), 2), ("Neap", (), 3), ("More.", ("Book", "The rest"), 4)],
         ),
     ],
 )

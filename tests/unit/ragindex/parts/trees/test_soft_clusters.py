@@ -56,16 +56,6 @@ def test_the_number_of_components_is_the_planted_one(count: int) -> None:
     assert sorted(members) == planted(count, 50)
 
 
-def test_as_low_a_bic_as_another_beginning_finds() -> None:
-    rng = np.random.default_rng(13)
-    points = np.concatenate([20 * rng.normal(size=4) + rng.normal(size=(30, 4)) for _ in range(13)])
-    points /= points.std()  # some of the thirteen overlap
-    bics = {
-        count: GaussianMixture(count, reg_covar=0.01, random_state=0).fit(points).bic(points) for count in range(10, 16)
-    }
-    assert mixture(points, 0).shape[1] == min(bics, key=lambda count: bics[count])
-
-
 def false_minimum() -> np.ndarray:
     """Points of seven clusters; beyond its minimum at 3 components, BIC rises at 4 and 6, and is lowest at 5."""
     rng = np.random.default_rng(38)
@@ -130,12 +120,6 @@ def test_every_valley_is_found(least: int, most: int, bottom: int) -> None:
     most = max(least, most)
     bottom = min(max(bottom, least), most)
     assert lowest(lambda count: abs(count - bottom) ** 1.5, least, most) == bottom
-
-
-def test_a_search_of_few_ends_at_the_first_minimum() -> None:
-    bics = {1: 520, 2: 510, 3: 505, 4: 515, 5: 501, 6: 506}
-    assert lowest(lambda count: bics.get(count, 600), 1, 12, "few") == 3
-    assert lowest(lambda count: bics.get(count, 600), 1, 12) == 5
 
 
 def test_two_rises_end_the_search_beyond_twelve() -> None:

