@@ -26,6 +26,7 @@ class CompareOptions(TypedDict, total=False):
     encoding: str | None
     max_file_mb: float
     ocr: bool
+    skip_stubs: bool
     chunking: str | None
     rows: Any
     # methods

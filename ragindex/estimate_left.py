@@ -26,7 +26,7 @@ from ragindex.llm.cache import SQLiteCache
 from ragindex.plugins import registry
 from ragindex.plugins.code_fingerprint import sourced
 from ragindex.plugins.registry import PluginSpec
-from ragindex.types import Document
+from ragindex.types import Chunking, Document
 
 MOST_CHARACTERS = 300_000
 """Of larger corpora a sample of so many characters is counted before a command starts: that takes seconds."""
@@ -39,6 +39,7 @@ class BuildPlan:
     With `adds` a corpus is added to the index's own documents, and `leaves` returns the ids of those that are removed.
     With `updates` everything that is built is brought up to date too. With `refit`, the parts that use the encoder are
     built anew. The parts of the names `imported` come from a file. Without `keep_calls` paid answers count again.
+    `chunking` is what the index is made with, or changed to.
     """
 
     llm: PluginSpec | None = None
@@ -50,6 +51,7 @@ class BuildPlan:
     updates: bool = False
     refit: bool = False
     imported: tuple[str, ...] = ()
+    chunking: Chunking | None = None
     leaves: Callable[[Index], Set[str]] = lambda index: frozenset()
 
 
@@ -199,13 +201,14 @@ class _State:
 def _read_state(folder: Path, corpus: Corpus | None, plan: BuildPlan) -> _State:
     if read_manifest(folder) is None:
         corpus = corpus or Corpus(folder.name, "index", (), 0, (), undivided=False)
-        return _State(corpus, corpus.documents)
+        return _State(corpus, corpus.documents, chunking=plan.chunking or "corpus")
     with Index.open(folder, llm=plan.llm, encoder=plan.encoder, seed=plan.seed, read_only=True) as index:
         leaving = plan.leaves(index)
         own = tuple(document for document in index.documents if document.id not in leaving)
         known = {_hash_text(document) for document in own}
         corpus = corpus or Corpus(folder.name, "index", own, 0, (), undivided=False)
-        new = tuple(document for document in corpus.documents if _hash_text(document) not in known)
+        rechunks = plan.chunking not in (None, index.chunking)
+        new = tuple(document for document in corpus.documents if rechunks or _hash_text(document) not in known)
         if plan.adds:
             replaced = {document.id for document in new}
             corpus = replace(corpus, documents=(*new, *(stored for stored in own if stored.id not in replaced)))
@@ -213,7 +216,8 @@ def _read_state(folder: Path, corpus: Corpus | None, plan: BuildPlan) -> _State:
         moved = new or leaving or index.corpus_moved()
         built = () if moved else tuple(part for part in finished if not index.record(part).failed)
         outdated, imported = tuple(parts_to_update(index)), frozenset(index.manifest.imports)
-        return _State(corpus, new, index.language, index.chunking, finished, outdated, built, imported)
+        chunking = plan.chunking if rechunks else index.chunking
+        return _State(corpus, new, index.language, chunking, finished, outdated, built, imported)
 
 
 def _hash_text(document: Document) -> str:

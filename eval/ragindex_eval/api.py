@@ -17,7 +17,7 @@ from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, make_settings
 from ragindex_eval.run.study import evaluate
 
-_SELECTION = ("include", "exclude", "encoding", "max_file_mb", "ocr", "rows")
+_SELECTION = ("include", "exclude", "encoding", "max_file_mb", "ocr", "rows", "skip_stubs")
 _COMMAND_ONLY = ("corpora", "encoders", "seeds", "out", "json_file", "fail_below", "trace", "name")
 
 
@@ -72,12 +72,12 @@ def _resolve_dataset(data: str | Path | Corpus | Dataset | None, settings: Compa
             kinds=settings.kinds,
             seed=settings.seed or 0,
         )
-        return split_documents(dataset, settings.chunking)
+        return replace(dataset, corpus=split_documents(dataset.corpus, settings.chunking))
     given = _given(settings, ("questions", "format", "limit", "kinds", *_SELECTION))
     _refuse(given, "describes a path, and the data is a Dataset, which is read already")
     if data.gold is not None:
         data = replace(data, gold=gold_classes.in_classes(data.corpus.documents, data.gold))
-    return split_documents(data, settings.chunking)
+    return replace(data, corpus=split_documents(data.corpus, settings.chunking))
 
 
 def _given(settings: CompareSettings, names: Sequence[str]) -> list[str]:

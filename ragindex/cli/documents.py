@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragindex._util.text import many
-from ragindex.cli.console import print_note
+from ragindex.cli.console import explain_stop, print_note
 from ragindex.cli.options import (
     EncodingOption,
     ExcludeOption,
@@ -32,6 +32,8 @@ from ragindex.corpus.file_selection import DataReading, NamedOptions
 from ragindex.errors import LeftOutError
 from ragindex.index.manifest import read_manifest, require_apart
 from ragindex.index.readings import find_commit, find_reading
+
+STOPPED_READING = "Stopped while documents were read, before anything was changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +111,15 @@ class DataReader:
         selection = options.named.change(base.selection)
         if options.named.change(FileSelection(inside=selection.inside)) != selection:  # not all options are named
             print_note(f"{data} is read as before: {shlex.join(selection.flags())}")
-        corpus = read_selected(
-            data,
-            format=options.format or base.format,
-            skip_bad=base.skip_bad if options.skip_bad is None else options.skip_bad,
-            selection=selection,
-            ref=options.ref or base.ref or None,
-            since="" if remembered is None else find_commit(known[remembered.source], selection),
-        )
+        with explain_stop(STOPPED_READING):
+            corpus = read_selected(
+                data,
+                format=options.format or base.format,
+                skip_bad=base.skip_bad if options.skip_bad is None else options.skip_bad,
+                selection=selection,
+                ref=options.ref or base.ref or None,
+                since="" if remembered is None else find_commit(known[remembered.source], selection),
+            )
         require_apart(self.folder, data, corpus)
         print_reading_notes(corpus)
         return ReadData(data, corpus, before)

@@ -140,6 +140,7 @@ def index(
             updates=True,
             refit=building.refit,
             imported=() if building.triples is None else (TRIPLES,),
+            chunking=wanted_chunking,
         )
         if not consent.dry_run:
             require_keys(folder, schemes, plan)  # before documents are read, which may take minutes

@@ -15,8 +15,16 @@ from ragindex._util.text import many
 from ragindex._util.workers import use_workers
 from ragindex.cli.approval import approve, approve_removals, estimate_costs, estimates_to_json, render_estimates
 from ragindex.cli.building import build_methods, collect_notes, describe_work
-from ragindex.cli.console import command_spending, escape_markup, print_estimate, print_note, stdout, write_result
-from ragindex.cli.documents import print_reading_notes, report_skipped
+from ragindex.cli.console import (
+    command_spending,
+    escape_markup,
+    explain_stop,
+    print_estimate,
+    print_note,
+    stdout,
+    write_result,
+)
+from ragindex.cli.documents import STOPPED_READING, print_reading_notes, report_skipped
 from ragindex.cli.option_groups import group_of, with_groups
 from ragindex.cli.options import (
     AllowRemovalsOption,
@@ -144,7 +152,11 @@ class _Round:
     def run(self) -> None:
         """Read the sources, update, and print the report. Raises RagindexError; what was left out comes last."""
         started = time.monotonic()
-        with use_workers(self.workers), Index.open(self.folder, read_only=True) as index:
+        with (
+            use_workers(self.workers),
+            explain_stop(STOPPED_READING),
+            Index.open(self.folder, read_only=True) as index,
+        ):
             per_source = list(read_sources(index))
         if self.approval.dry_run:
             self._preview(per_source)

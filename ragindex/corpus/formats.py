@@ -173,10 +173,8 @@ def read_selected(
         gathered = _READERS[format](path, problems)
     documents, repeats = gathered if listing.untouched else require_documents(gathered, path, problems)
     root, only = _find_origin(path, format)
-    resolved = path.resolve()
-    by_folder = not path.is_dir() and resolved.stem in ("questions", "corpus")
     return Corpus(
-        name=resolved.name if path.is_dir() else resolved.parent.name if by_folder else resolved.stem,
+        name=corpus_name(path),
         format=format,
         documents=documents,
         repeats=repeats,
@@ -191,6 +189,14 @@ def read_selected(
         reading=DataReading(os.path.abspath(path), named_format, skip_bad, selection, readers=readers_version()),
         untouched=listing.untouched,
     )
+
+
+def corpus_name(path: Path) -> str:
+    """Return the name of the corpus in a folder or a file."""
+    resolved = path.resolve()
+    if path.is_dir():
+        return resolved.name
+    return resolved.parent.name if resolved.stem in ("questions", "corpus") else resolved.stem
 
 
 def _require_no_selection(format: str, selection: FileSelection) -> None:

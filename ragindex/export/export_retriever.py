@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +81,7 @@ def export_retriever(
     replaced = _read_method(target, pack=pack)
     lease = index.pin()
     with _writing(target), _scratch_beside(target) as scratch:
-        own = _copy_own_files(scheme, scratch / OWN_FOLDER)
+        own = _copy_own_files([scheme, *scheme.parts(), index.model.plugin], scratch / OWN_FOLDER)
         if pack:
             from ragindex.export.packed_index import write_packed_index  # imports scipy
 
@@ -123,7 +123,7 @@ def _describe(
         asks=bool(tasks_of(scheme)),
         method=describe_plugin(scheme, files=own),
         encoder=_describe_encoder(index, scheme),
-        llm=describe_plugin(index.model.plugin, index.model.id),
+        llm=describe_plugin(index.model.plugin, index.model.id, own),
         store=describe_plugin(index.store_plugin),
         index=describe_index(index, path),
         parts=describe_parts(index, scheme),
@@ -147,12 +147,11 @@ def _relative(index: Path, target: Path) -> str:
         return index.resolve().as_posix()
 
 
-def _copy_own_files(scheme: Scheme, folder: Path) -> dict[str, str]:
+def _copy_own_files(plugins: Sequence[Plugin], folder: Path) -> dict[str, str]:
     """Copy the files that parameters name; return what is written in their place, by the values of the parameters.
 
     A file is named by its content, so that a later export beside this one never changes a file that this one names.
     """
-    plugins = [scheme, *(part for part in scheme.parts())]
     copies: dict[str, str] = {}
     for value in (file for plugin in plugins for inner in walk_plugins(plugin) for file in inner.own_files()):
         path, mark, hashed = value.partition("#")

@@ -183,7 +183,7 @@ def _make_plan(
     back = {path: text for text, path in files.items()}
     _refuse_differences(find_other_plugins(exported.method, scheme, back), allowed.name, _EXPORT_AGAIN)
     encoder_plugin = registry.encoder(encoder or (exported.encoder.describe() if exported.encoder else "lsa"))
-    llm = registry.llm(exported.llm.describe()) if exported.asks else Offline()
+    llm = registry.llm(replace_parameters(exported.llm.describe(), files)) if exported.asks else Offline()
     store = registry.store(exported.store.describe())
     parts = [part for part in scheme.parts()]
     reached = [scheme, *parts, *([encoder_plugin] if exported.encoder else []), *([llm] if exported.asks else [])]
@@ -192,9 +192,10 @@ def _make_plan(
 
 
 def _own_texts(exported: ExportedRetriever) -> Iterator[str]:
-    """Yield the parameters of the method that name one of the retriever's own files."""
+    """Yield the parameters of the method and the LLM that name one of the retriever's own files."""
     names = {file.path for file in exported.files if file.path.startswith(f"{OWN_FOLDER}/")}
-    yield from (text for text in consent.find_texts(exported.method.describe()) if text.partition("#")[0] in names)
+    described = [exported.method.describe(), exported.llm.describe()]
+    yield from (text for text in consent.find_texts(described) if text.partition("#")[0] in names)
 
 
 def _own_path(text: str, folder: Path) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ragindex import mlflow_tracing
 from ragindex._util import canonical
@@ -61,6 +61,7 @@ from ragindex.llm.budget import Budget, parse_budget
 from ragindex.llm.cache import NoCache, ResponseCache
 from ragindex.llm.reading_cache import open_reading_cache
 from ragindex.llm.tasks import retrying_failed
+from ragindex.parts.text.passages import make_chunking, parse_chunking
 from ragindex.plugins import registry
 from ragindex.plugins.plugin_errors import check_opened
 from ragindex.plugins.registry import PluginSpec
@@ -78,7 +79,7 @@ class OpenOptions(TypedDict, total=False):
     llm: PluginSpec | None
     store: PluginSpec | None
     language: str | None
-    chunking: Chunking | Literal["default"] | None
+    chunking: Chunking | str | None
     seed: int | None
     budget: float | Budget | None
     llm_settings: LLMSettings | None
@@ -118,8 +119,8 @@ class Index(IndexState):
         `encoder`, `llm` and `store` are written as on the command line ("lsa", "openai:gpt-4o-mini", "elasticsearch");
         the default is the index's own, for a new one `lsa`, the offline rules and LanceDB. Methods of another encoder,
         LLM or seed are built next to the existing ones, and a build makes these the index's own. `store`, `language`
-        and `chunking` (None: whole documents) are set when the index is created; `Index.rechunk` changes the chunking.
-        `budget` limits the spending on paid services, in dollars.
+        and `chunking` (None: whole documents, or as "passages(by=headings, size=200)") are set when the index is
+        created; `Index.rechunk` changes the chunking. `budget` limits the spending on paid services, in dollars.
         With `read_only=True` nothing is written to the folder but, where that is possible, a small file that names what
         is read, so an application can serve the index from a read-only disk. What the index has paid for is read from
         it; new answers and the vectors of questions stay in memory. `cache` is a file that takes them instead, and is
@@ -136,7 +137,7 @@ class Index(IndexState):
             raise UsageError("An index cannot be made with read_only=True. Leave out create=True or read_only=True.")
         require_known_options("ragindex.open", options, OpenOptions.__annotations__)
         folder, seed, cache = expand_home(folder), options.get("seed"), options.get("cache")
-        language, chunking = options.get("language"), options.get("chunking", "default")
+        language, chunking = options.get("language"), make_chunking(options.get("chunking", "default"))
         require_seed(seed or 0)
         manifest = read_manifest(folder) if create else require_manifest(folder)
         plugin = registry.store(options.get("store") or current_values(manifest)["store"])
@@ -255,7 +256,7 @@ class Index(IndexState):
         return remove_methods(self, [registry.scheme(method) for method in methods])
 
     @adds_repair_hint
-    def rechunk(self, chunking: Chunking) -> DocumentChanges:
+    def rechunk(self, chunking: Chunking | str) -> DocumentChanges:
         """Split all documents by another chunking of the index; return how many have other passages than before.
 
         Example:
@@ -265,7 +266,8 @@ class Index(IndexState):
         interrupted change is finished by the next write. Raises UsageError if the documents are passages as they are
         (whole documents), and WriterBusyError.
         """
-        return changes.rechunk_documents(self, chunking)
+        parsed = parse_chunking(chunking) if isinstance(chunking, str) else chunking
+        return changes.rechunk_documents(self, parsed)
 
     def read(self, ids: Sequence[str]) -> list[Document]:
         """Return the existing documents among `ids`, in the order of `ids`, as of the last finished build.

@@ -100,6 +100,10 @@ class ChatParameters(LLMPlugin, PaidPlugin):
     def _resolve_prompts(cls, prompts: str | None) -> str | None:
         return None if prompts is None else resolve_prompts(prompts)
 
+    def own_files(self) -> tuple[str, ...]:
+        """Return the file of prompts, if there is one."""
+        return () if self.prompts is None else (self.prompts,)
+
     @property
     def own_prompts(self) -> Mapping[str, str]:
         """The prompts of the file `prompts`, by the name of their task."""

@@ -54,6 +54,14 @@ def require_output(outcome: Output | Failure) -> Output:
     return outcome
 
 
+_names = set[str]()
+
+
+def list_task_names() -> frozenset[str]:
+    """Return the names of all tasks of the modules that are imported."""
+    return frozenset(_names)
+
+
 @dataclass(frozen=True)
 class Task(Generic[Output]):
     """A task for an LLM.
@@ -77,6 +85,7 @@ class Task(Generic[Output]):
                 "A task must have a name, an output type whose JSON is an object, and max_tokens of at least 1. "
                 f"Got {self.name!r}, {self.output.__name__}, {self.max_tokens}."
             )
+        _names.add(self.name)
 
     @property
     def hash(self) -> str:

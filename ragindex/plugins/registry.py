@@ -4,6 +4,7 @@ Plugins are entry points of installed distributions, including this one. Listing
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
@@ -24,6 +25,7 @@ from ragindex.errors import (
 )
 from ragindex.interfaces import EncoderPlugin, FittedEncoderPlugin, Part, Scheme, SearchKind, StorePlugin
 from ragindex.interfaces.llm import LLMPlugin
+from ragindex.llm.tasks import list_task_names
 from ragindex.plugins import code_fingerprint
 from ragindex.plugins.base import Plugin, require_no_secrets
 from ragindex.plugins.specs import Spec, parse_spec, render_spec
@@ -332,8 +334,23 @@ def encoder(spec: PluginSpec) -> EncoderPlugin | FittedEncoderPlugin:
 
 
 def llm(spec: PluginSpec) -> LLMPlugin:
-    """Create an LLM plugin from its name or specification. Raises UsageError."""
-    return cast(LLMPlugin, create("llms", spec))
+    """Create an LLM plugin from its name or specification. Raises UsageError, also for prompts of an unknown task."""
+    plugin = cast(LLMPlugin, create("llms", spec))
+    _require_tasks(getattr(plugin, "own_prompts", {}), label(plugin))
+    return plugin
+
+
+def _require_tasks(prompts: Mapping[str, str], owner: str) -> None:
+    """Raise UsageError for a prompt of a task that no installed plugin has. Imports plugins only to know it."""
+    if prompts.keys() <= list_task_names():
+        return
+    for group in ("schemes", "parts", "commands"):
+        for name in plugin_names(group):
+            with suppress(UsageError):  # a broken plugin, or one that lacks an extra
+                load_plugin(group, name)
+    if unknown := sorted(prompts.keys() - list_task_names()):
+        hint = suggest_names(unknown[0], sorted(list_task_names()))
+        raise UsageError(f"{owner} has a prompt for {unknown[0]!r}, and there is no such task. {hint}")
 
 
 def store(spec: PluginSpec) -> StorePlugin:

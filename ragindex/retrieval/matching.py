@@ -21,6 +21,11 @@ Chosen on questions of HotpotQA's training set over their own passages and MuSiQ
 
 _LINE_BREAK = regex.compile(r"(?<=[^\n]{60})\n(?![^\S\n]*(?:[*+•-]\s|\d+[.)]\s|[#>|\n]|\Z))")
 """The end of a full line inside a paragraph; the next line begins no list item, heading or table row."""
+_FENCED = regex.compile(
+    r"^[ ]{0,3}(?P<fence>(?P<mark>[`~])(?P=mark){2,})[^\n`]*\n.*?(?:^[ ]{0,3}(?P=fence)(?P=mark)*[ \t]*$|\Z)",
+    regex.MULTILINE | regex.DOTALL,
+)
+"""A block of code between fences, as Markdown has it; one without an end goes on to the end of the text."""
 _HANGUL = regex.compile(r"\p{Hangul}")
 
 
@@ -79,12 +84,13 @@ def find_matching_sentences(
 ) -> list[tuple[int, str]]:
     """Return the `count` sentences with the largest share of the words, as (number of the text, sentence), in order.
 
-    Sentences without any of the words are left out; of equals, the first are returned.
+    Sentences without any of the words are left out, and so is code between fences; of equals, the first are returned.
     """
+    proses = [_FENCED.sub("\n", text[:MAX_TEXT_LENGTH]) for text in texts]
     sentences = [
-        (number, " ".join(text[start:end].split()))
-        for number, text in enumerate(texts)
-        for start, end in _split_sentences(text)
+        (number, " ".join(prose[start:end].split()))
+        for number, prose in enumerate(proses)
+        for start, end in _split_sentences(prose)
     ]
     shares = [share_found(words, frozenset(analyse(sentence, language))) for _, sentence in sentences]
     best = sorted(range(len(sentences)), key=lambda place: -shares[place])[:count]

@@ -33,8 +33,8 @@ from ragindex.llm.cache import NoCache, SQLiteCache
 from ragindex.plugins import registry
 from ragindex_eval.cli.settings_options import READING, settings_group
 from ragindex_eval.data.datasets import Dataset
-from ragindex_eval.run.estimate_comparison import estimate_comparison
-from ragindex_eval.run.experiment import load_dataset
+from ragindex_eval.run.estimate_comparison import estimate_comparison, require_keys_before_reading
+from ragindex_eval.run.experiment import choose_selection, load_dataset, split_documents
 from ragindex_eval.run.plan import choose_methods
 from ragindex_eval.run.settings import ALL, CompareSettings, MethodSettings
 
@@ -45,7 +45,7 @@ def estimate_command(
         CompareSettings,
         settings_group(
             *("encoder", "budget", "limit", "read", "reader_llm", "reader_tokens", "reader_passages", "reader_input"),
-            *("reader_prompt", *READING),
+            *("reader_prompt", "chunking", *READING),
             data=Annotated[str, typer.Argument(metavar="DATA", help="Documents: a folder, a file or world:1k.")],
             methods=Annotated[str, typer.Option(metavar="a,b", help=f"The methods to be built, or {ALL}.")],
             llm=Annotated[str, typer.Option(metavar="openai:MODEL", help="The language model to be asked.")],
@@ -71,17 +71,20 @@ def estimate_command(
     Example: ragindex estimate my-documents/ --methods 'bm25(over=triples)' --llm openai:gpt-4o-mini --sample 20
     """
     data, index, seed = settings.data or "", settings.index, settings.seed or 0
-    dataset, selection = None, settings.selected_files()
+    schemes, model = _choose_schemes(settings), registry.llm(settings.llm or "")
+    require_model(registry.llm(settings.reader_llm) if settings.read and settings.reader_llm else model)
+    require_keys_before_reading(settings, schemes, thorough=not sample)
+    dataset = None
     if settings.read or settings.questions:
-        dataset = load_dataset(settings, seed)
+        dataset = load_dataset(settings, seed, index)
         corpus = dataset.corpus
     else:
-        corpus = read_selected(data, format=settings.format, skip_bad=settings.skip_bad, selection=selection)
+        corpus = read_selected(
+            data, format=settings.format, skip_bad=settings.skip_bad, selection=choose_selection(settings, index)
+        )
+        corpus = split_documents(corpus, settings.chunking)
     for sentence in describe_left_out(corpus.skipped):
         print_note(sentence)
-    schemes = _choose_schemes(settings)
-    model = registry.llm(settings.llm or "")
-    require_model(registry.llm(settings.reader_llm) if settings.read and settings.reader_llm else model)
     if index is not None:
         require_apart(index, data, corpus)
         index.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ from ragindex_eval.format import about_questions, join_names
 from ragindex_eval.results.model import describe_failed
 from ragindex_eval.run.ask import describe_own_documents
 from ragindex_eval.run.compare_runs import compare_runs
-from ragindex_eval.run.estimate_comparison import estimate_comparison
+from ragindex_eval.run.estimate_comparison import estimate_comparison, require_keys_before_reading
 from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.plan import make_plan
@@ -141,12 +141,12 @@ def _measure(
     if "data" not in given and "index" not in given:
         raise UsageError(f"gate measures {' and '.join(methods)} on documents. Name them: --data my-documents/")
     settings = settings.model_copy(update={"methods": methods, "fresh": True})
+    plan, thorough = make_plan(settings), approval.dry_run
+    require_keys_before_reading(settings, plan.schemes, thorough=thorough)
     dataset = load_dataset(settings, settings.seed, settings.index) if settings.data is not None else None
     for note in () if dataset is None else (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     folder = settings.index_folder(dataset.name if dataset else "")
-    plan = make_plan(settings)
-    thorough = approval.dry_run
     approve(partial(estimate_comparison, settings, settings, dataset, plan.schemes, thorough=thorough), approval)
     comparison = evaluate(plan, settings, dataset)
     if comparison.failed:

@@ -35,8 +35,10 @@ from ragindex_eval.judge.session import JudgingSession, read_pair_grades
 from ragindex_eval.judge.show import render_judged
 from ragindex_eval.judge.terminal import judge_in_terminal
 from ragindex_eval.mlflow.decisions import track_judging
+from ragindex_eval.run.estimate_comparison import require_keys_before_reading
 from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import list_file_notes
+from ragindex_eval.run.plan import make_plan
 from ragindex_eval.run.settings import CompareSettings, make_settings
 
 _CUTOFFS = "5,10"
@@ -109,6 +111,7 @@ def _prepare(
     settings: CompareSettings, depth: int, out: Path, judge: PluginSpec | None, approval: Approval
 ) -> tuple[Pool, str, Path]:
     """Return the pool, the language of its texts, and the folder of the index, once the user agrees to the cost."""
+    require_keys_before_reading(settings, make_plan(settings).schemes, judge, thorough=approval.dry_run)
     dataset = None if settings.data is None else load_dataset(settings, settings.seed, settings.index)
     for note in () if dataset is None else list_file_notes(dataset):
         print_note(note)

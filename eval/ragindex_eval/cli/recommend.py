@@ -45,7 +45,7 @@ from ragindex_eval.metrics.retrieval import list_judged
 from ragindex_eval.mlflow.decisions import track_recommendation
 from ragindex_eval.mlflow.tracking import describe_tracker
 from ragindex_eval.run.ask import describe_own_documents
-from ragindex_eval.run.estimate_comparison import estimate_comparison
+from ragindex_eval.run.estimate_comparison import estimate_comparison, require_keys_before_reading
 from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import list_file_notes
 from ragindex_eval.run.settings import CompareSettings
@@ -102,12 +102,13 @@ def recommend_command(
     """
     json_destination(json_file)
     settings = settings.over_file(config)
+    schemes = {candidate.label: candidate.scheme for candidate in choose_candidates(settings)}
+    require_keys_before_reading(settings, schemes, thorough=consent.dry_run)
     dataset = load_dataset(settings, settings.seed, settings.index)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
     folder = settings.index_folder(dataset.name)
     settings = settings.on_index(folder)
-    schemes = {candidate.label: candidate.scheme for candidate in choose_candidates(settings)}
     judged, thorough = replace(dataset, queries=tuple(list_judged(dataset))), consent.dry_run
     estimating = partial(estimate_comparison, settings, settings, judged, schemes, thorough=thorough)
     approve(estimating, consent.answer(settings.budget, json_file))

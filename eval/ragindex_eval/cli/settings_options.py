@@ -19,7 +19,10 @@ from ragindex_eval.run.settings import GROUPS, CompareSettings, DataSettings, ma
 
 COMMON = ("questions", "methods", "encoder", "llm", "out")
 """The settings that most comparisons name; help lists them first."""
-READING = ("format", "skip_bad", "include", "exclude", "encoding", "max_file_mb", "ocr", "rows", "language")
+READING = (
+    *("format", "skip_bad", "include", "exclude", "encoding", "max_file_mb", "ocr", "rows"),
+    *("skip_stubs", "language"),
+)
 """The settings that say how documents are read."""
 DataArgument = Annotated[str, typer.Argument(metavar="DATA", help=CompareSettings.model_fields["data"].description)]
 QrelsOption = Annotated[

@@ -32,7 +32,7 @@ from ragindex_eval.cli.settings_options import OPENING, READING, DataArgument, l
 from ragindex_eval.format import percent, points
 from ragindex_eval.metrics.retrieval import list_judged
 from ragindex_eval.run.ask import describe_own_documents
-from ragindex_eval.run.estimate_comparison import estimate_comparison
+from ragindex_eval.run.estimate_comparison import estimate_comparison, require_keys_before_reading
 from ragindex_eval.run.experiment import load_dataset
 from ragindex_eval.run.notes import describe_naming, list_file_notes
 from ragindex_eval.run.settings import CompareSettings
@@ -60,12 +60,12 @@ def tune_command(
     Example: ragindex tune my-documents/ --questions questions.csv --bases 'hipporag(mode=facts)' --out tuned.json
     """
     require_writable(out.parent)
+    schemes, thorough = {METHOD: make_method(parse_many(bases) if bases else [])}, consent.dry_run
+    require_keys_before_reading(settings, schemes, thorough=thorough)
     dataset = load_dataset(settings, settings.seed, settings.index)
     for note in (*describe_own_documents(dataset.gold), *list_file_notes(dataset)):
         print_note(note)
-    scheme = make_method(parse_many(bases) if bases else [])
     judged = replace(dataset, queries=tuple(list_judged(dataset)))
-    schemes, thorough = {METHOD: scheme}, consent.dry_run
     estimating = partial(estimate_comparison, settings, settings, judged, schemes, thorough=thorough)
     approve(estimating, consent.answer(settings.budget, json_file))
     tuned = tune(settings, dataset, parse_many(bases) if bases else [])

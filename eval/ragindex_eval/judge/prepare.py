@@ -104,9 +104,7 @@ def estimate_judging(
     """
     schemes = make_plan(settings).schemes
     if not thorough:
-        plan = BuildPlan(llm=settings.llm, encoder=settings.encoder, keep_calls=not settings.no_cache)
-        require_keys(folder, schemes.values(), plan)
-        require_keys(folder, (), replace(plan, llm=judge), reads=judge is not None)
+        require_keys(folder, (), BuildPlan(llm=judge, keep_calls=not settings.no_cache), reads=judge is not None)
     estimates = estimate_comparison(settings, settings, data, schemes, folder=folder, thorough=thorough)
     model = None if judge is None else find_payees(folder, judge)[0]
     if model is None:

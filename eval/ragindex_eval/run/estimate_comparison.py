@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ragindex.accounting import ledger
+from ragindex.corpus.formats import corpus_name
 from ragindex.errors import MissingPartError
 from ragindex.estimate import (
     Estimate,
@@ -33,13 +34,14 @@ from ragindex.interfaces import Scheme
 from ragindex.interfaces.llm import LLMPlugin, LLMSettings
 from ragindex.llm.answer_question import READER_TASKS
 from ragindex.plugins.base import asks_service
+from ragindex.plugins.registry import PluginSpec
 from ragindex.types import Chunking, Query
 from ragindex_eval.data.datasets import Dataset
 from ragindex_eval.run.answers import answers_name
 from ragindex_eval.run.answers_file import answer_keys, answers_folder, find_answers
 from ragindex_eval.run.bounds import bound_sources
 from ragindex_eval.run.read_answers import make_reader
-from ragindex_eval.run.settings import IndexAndModelSettings, MeasureSettings
+from ragindex_eval.run.settings import CompareSettings, IndexAndModelSettings, MeasureSettings
 
 SAMPLED_QUESTIONS = 20
 """Of more questions a sample is counted before a command starts."""
@@ -79,10 +81,10 @@ def estimate_comparison(
         seed=models.seed,
         keep_calls=not models.no_cache,
         imported=() if models.triples is None else (TRIPLES,),
+        chunking=None if data is None else data.corpus.split,
     )
     if not thorough:
-        require_keys(folder, schemes.values(), plan)
-        require_keys(folder, (), replace(plan, llm=measured.reader_llm or models.llm), reads=measured.read)
+        require_keys_of_methods(models, measured, schemes, folder)
     setting = setting or LLMSettings(reuse_answers=models.reuse_answers)
     recording = nullcontext() if sample else ledger.unrecorded()  # a sample is paid for
     with recording, warnings.catch_warnings():
@@ -109,6 +111,33 @@ def estimate_comparison(
             require_keys_of([row for row in left if row.step != "answers"], model, encoder, folder)
             require_keys_of([row for row in left if row.step == "answers"], reader, encoder, folder)
     return left
+
+
+def require_keys_of_methods(
+    models: IndexAndModelSettings, measured: MeasureSettings, schemes: Mapping[str, Scheme], folder: Path
+) -> None:
+    """Raise UsageError if the methods, or the reader, ask a service without a key. Sends no request."""
+    imported = () if models.triples is None else (TRIPLES,)
+    plan = BuildPlan(llm=models.llm, encoder=models.encoder, keep_calls=not models.no_cache, imported=imported)
+    require_keys(folder, schemes.values(), plan)
+    require_keys(folder, (), replace(plan, llm=measured.reader_llm or models.llm), reads=measured.read)
+
+
+def require_keys_before_reading(
+    settings: CompareSettings, schemes: Mapping[str, Scheme], judge: PluginSpec | None = None, *, thorough: bool = False
+) -> None:
+    """Raise UsageError as `require_keys_of_methods`, also for a `judge`, before the documents of a comparison are read.
+
+    Of a repository, the folder of the index is not known until then, unless it is named. A `thorough` estimate needs
+    no key.
+    """
+    data = settings.data
+    if thorough:
+        return
+    if settings.index is not None or (data is not None and Path(data).exists()):
+        folder = settings.index_folder("" if data is None else corpus_name(Path(data)))
+        require_keys_of_methods(settings, settings, schemes, folder)
+        require_keys(folder, (), BuildPlan(llm=judge, keep_calls=not settings.no_cache), reads=judge is not None)
 
 
 @dataclass(frozen=True, slots=True)

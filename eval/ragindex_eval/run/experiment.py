@@ -55,29 +55,32 @@ def load_dataset(settings: DataSettings, seed: int | None, index: Path | None = 
     Where they do not say how files are read, an index that is named reads its source as it did before. Questions may
     name documents by ids that these had before in the folder `index`, by default that of the dataset.
     """
-    selection, manifest = settings.selected_files(), None if index is None else read_manifest(index)
-    if manifest is not None and selection == FileSelection() and settings.data is not None:
-        remembered = find_reading(manifest.sources, str(settings.data))
-        selection = selection if remembered is None else remembered.options.selection
     dataset = datasets.read_dataset(
         settings.data or "",
         questions=settings.questions,
         format=settings.format,
         skip_bad=False if settings.strict else settings.skip_bad,
-        selection=selection,
+        selection=choose_selection(settings, index),
         limit=settings.limit,
         kinds=settings.kinds,
         seed=seed or 0,
         list_renames=partial(_list_renames, index),
     )
-    return split_documents(dataset, settings.chunking)
+    return replace(dataset, corpus=split_documents(dataset.corpus, settings.chunking))
 
 
-def split_documents(dataset: Dataset, chunking: str | None) -> Dataset:
-    """Return the data set with its documents in these chunks, if any are named. Raises UsageError."""
-    if chunking is None:
-        return dataset
-    return replace(dataset, corpus=replace(dataset.corpus, split=parse_chunking(chunking)))
+def choose_selection(settings: DataSettings, index: Path | None) -> FileSelection:
+    """Return how files are read: as the settings say, else as an index that is named has read them."""
+    selection, manifest = settings.selected_files(), None if index is None else read_manifest(index)
+    if manifest is None or selection != FileSelection() or settings.data is None:
+        return selection
+    remembered = find_reading(manifest.sources, str(settings.data))
+    return selection if remembered is None else remembered.options.selection
+
+
+def split_documents(corpus: Corpus, chunking: str | None) -> Corpus:
+    """Return the corpus with its documents in these chunks, if any are named. Raises UsageError."""
+    return corpus if chunking is None else replace(corpus, split=parse_chunking(chunking))
 
 
 def _list_renames(folder: Path | None, corpus: Corpus) -> dict[str, str]:

@@ -44,7 +44,7 @@ _NO_RESULT = {"out", "json_file", "fresh", "trace", "workers", "fail_below", "bu
 """Settings that change no figure."""
 _PLUGINS = {"methods", "grid", "encoder", "encoders", "llm", "reader_llm", "reranker", "store"}
 """Settings that are specifications of plugins, in which paths of models and weights may stand."""
-_LATER = ("chunking", "kinds", "reader_llm", "reader_passages", "reader_input")
+_LATER = ("skip_stubs", "chunking", "kinds", "reader_llm", "reader_passages", "reader_input")
 """Settings that records of earlier versions do not know."""
 _QUOTED = regex.compile(r'"(?:[^"\\]|\\.)*"')
 _WORD = regex.compile(r"[\p{L}_][\w.\-]*")

@@ -130,6 +130,7 @@ class DataSettings(_Settings):
         "MB", f"Leave out larger files, and say so. Default: {MAX_FILE_MB:g}.", default=MAX_FILE_MB, gt=0
     )
     ocr: bool = _field(None, "Recognise the text of scanned pages in PDF files.", default=False)
+    skip_stubs: bool = _field(None, "Leave out pages that only say where their content has moved.", default=False)
     chunking: str | None = _field(
         "P", "How the index splits documents, as 'passages(by=words, size=100)'. Default: as suits DATA."
     )
@@ -146,7 +147,8 @@ class DataSettings(_Settings):
     def selected_files(self) -> FileSelection:
         """Return which files of a folder are read, and how."""
         return FileSelection(
-            tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr, self.rows
+            *(tuple(self.include), tuple(self.exclude), self.encoding, self.max_file_mb, self.ocr),
+            *(self.rows, self.skip_stubs),
         )
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 from typing import TypeAlias
 
 from ragindex._util.workers import use_workers
@@ -28,7 +29,7 @@ from ragindex_eval.run import latency
 from ragindex_eval.run.answers import answer_methods
 from ragindex_eval.run.bounds import read_bounds
 from ragindex_eval.run.conclude import conclude, make_results, require_compared
-from ragindex_eval.run.estimate_comparison import estimate_comparison
+from ragindex_eval.run.estimate_comparison import estimate_comparison, require_keys_before_reading
 from ragindex_eval.run.experiment import load_dataset, load_experiment, prepare_index
 from ragindex_eval.run.holdout import confirm_best, load_holdout, require_usable
 from ragindex_eval.run.plan import Plan, make_plan
@@ -106,6 +107,9 @@ def run_study(
         corpora = settings.all_corpora()
         comparisons: Iterable[tuple[CompareSettings, Dataset | None]] = _list_all(corpora, settings)
         if approve is not None:
+            for corpus, encoder in product(corpora, settings.all_encoders()):
+                of_one = settings.for_one(corpus, encoder, None)
+                require_keys_before_reading(of_one, plan.schemes, thorough=thorough)
             if len(corpora) == 1:  # of several, one after the other is in memory
                 comparisons = list(comparisons)
             again = comparisons if len(corpora) == 1 else _list_all(corpora, settings)

@@ -1,7 +1,7 @@
 """Passages of the corpus, searched by text."""
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -127,8 +127,23 @@ OVER_PASSAGES = Field(default=Passages(), description="Passages that all its par
 
 def parse_chunking(option: str) -> Chunking:
     """Return the chunking that is written as the parameter `over` of methods. Raises UsageError."""
-    part = registry.part(option)
+    try:
+        part = registry.part(option)
+    except UsageError as error:
+        raise UsageError(f"A chunking is written 'passages(by=headings, size=200)': {error}") from error
     chunking = part.own_chunking()
     if not isinstance(part, Passages) or chunking is None:
-        raise UsageError(f"--chunking is written 'passages(by=headings, size=200)'. Got {option!r} instead.")
+        raise UsageError(f"A chunking is written 'passages(by=headings, size=200)'. Got {option!r} instead.")
     return chunking
+
+
+def make_chunking(value: Any) -> Chunking | Literal["default"] | None:
+    """Return the chunking of an index from one that is given in Python, or written as for the command line.
+
+    Raises UsageError.
+    """
+    if isinstance(value, str) and value != "default":
+        return parse_chunking(value)
+    if value is None or value == "default" or isinstance(value, Chunking):
+        return cast("Chunking | Literal['default'] | None", value)
+    raise UsageError(f"A chunking is ragindex.Chunking(…), 'passages(by=headings, size=200)' or None. Got {value!r}.")

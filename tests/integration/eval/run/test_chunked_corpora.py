@@ -58,7 +58,7 @@ def test_an_index_of_other_chunks_is_refused(data: Path, tmp_path: Path) -> None
     compare(data, "bm25", k=1, index=tmp_path / "index", chunking="passages(size=7)")
     with pytest.raises(UsageError, match=r"splits its documents otherwise: passages\(by=words, size=7\)"):
         compare(data, "bm25", k=1, index=tmp_path / "index", chunking="passages(size=9)")
-    with pytest.raises(UsageError, match="--chunking is written 'passages"):
+    with pytest.raises(UsageError, match="A chunking is written 'passages"):
         compare(data, "bm25", k=1, index=tmp_path / "other", chunking="passages")
     with pytest.raises(UsageError, match=r"--chunking is for DATA\. .* run: ragindex index --index "):
         compare(questions=data, methods="bm25", index=tmp_path / "index", chunking="passages(size=7)")

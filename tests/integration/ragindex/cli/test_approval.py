@@ -17,6 +17,7 @@ from ragindex.cli.approval import approve
 from ragindex.cli.console import ask_consent
 from ragindex.cli.documents import DataReader
 from ragindex.cli.options import Approval
+from ragindex.corpus import formats
 from ragindex.counting import Counting, NoEstimateError
 from ragindex.errors import UsageError
 from ragindex.estimate import Estimate
@@ -143,6 +144,7 @@ def test_add_and_remove_ask_too(till: Till, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 DATA = ("notes", "--questions", "questions.csv")
+HILL, RIVER = "Grey Anna is the highest hill of the north, and has three cairns.", "The Sarn carries barges with slate."
 ABOUT_COSTS = {
     "index": INDEX[1:],
     "compare": (*DATA, "--methods", "dense(over=topics),ircot", "--read", "--index", "i", *PAID),
@@ -256,3 +258,40 @@ def test_what_cannot_be_estimated_is_said_and_not_asked_about(capsys: pytest.Cap
     assert capsys.readouterr().err == (
         "What this may cost is not known: guess cannot be estimated: it has no rule to take the place of the LLM.\n"
     )
+
+
+@pytest.mark.parametrize("command", [*ABOUT_COSTS, "estimate"])
+def test_no_document_is_read_before_a_missing_key_is_reported(
+    till: Till, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setattr(formats, "read_folder", None)
+    arguments = ("notes", *PAID, "--methods", "dense(over=topics)", "--sample", "2")
+    refused = ragindex(command, *ABOUT_COSTS.get(command, arguments))
+    assert refused.code == 2, refused.err
+    assert "openai:small needs a key: set OPENAI_API_KEY" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ((), 3),
+        (("--chunking", "passages(size=5)"), 7),
+        (("--skip-stubs",), 2),
+    ],
+)
+def test_both_estimates_read_and_split_alike(till: Till, options: tuple[str, ...], calls: int) -> None:
+    del till
+    Path("pages").mkdir()
+    for name, text in {"hill": HILL, "river": RIVER, "moved": "This page has moved to [a](a.md)."}.items():
+        Path("pages", f"{name}.md").write_text(f"# {name}\n\n{text}\n")
+    methods = ("--methods", "bm25(over=triples)", *PAID, "--json", "-", *options)
+    (estimated,) = ragindex("estimate", "pages", *methods).json["tasks"]
+    dry = ragindex("index", "pages", "--index", "i", *methods, "--dry-run").json["estimate"]["tasks"]
+    assert dry == [estimated]
+    assert estimated["calls"] == calls
+    assert ragindex("index", "pages", "--index", "i", "--methods", "bm25").code == 0
+    again = ragindex("index", "pages", "--index", "i", *methods, "--allow-removals", "--dry-run").json["estimate"][
+        "tasks"
+    ]
+    assert [task["calls"] for task in again] == [calls]

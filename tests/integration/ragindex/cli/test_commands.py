@@ -455,7 +455,7 @@ def test_the_chunking_of_an_index_is_given_and_changed(desk: Path) -> None:
         refused = ragindex(*chunked, wrong)
         assert (refused.code, refused.out) == (2, "")
     refused = ragindex(*chunked, "passages")
-    assert "--chunking is written 'passages(by=headings, size=200)'. Got 'passages' instead." in refused.err
+    assert "A chunking is written 'passages(by=headings, size=200)'. Got 'passages' instead." in refused.err
 
 
 def test_extractions_that_nothing_reads_are_refused() -> None:

@@ -1,16 +1,20 @@
 """Prompts of one's own: a file with templates by task, which the requests then have, and the identity of answers."""
 
+import json
 from pathlib import Path
 
 import pytest
 from made_language import ECHO, QUICK, answering
 from openai_server import Received
 
+import ragindex
 from ragindex.errors import DataError, UsageError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.llm.tasks import render_messages
+from ragindex.plugins import registry
+from ragindex.testing import DOCUMENTS
 
 OWN = "echo: |\n  [system]\n  Repeat it as the paper says.\n\n  [user]\n  Here: {{ text }}\n"
 
@@ -82,3 +86,31 @@ def test_a_template_reads_its_inputs_alone(template: str, file: Path, monkeypatc
         with pytest.raises(UsageError, match="The prompt of echo"):
             own.open(LLMSettings(clock=QUICK)).run(ECHO, {"text": "a hill"})
     assert server.requests == []
+
+
+def test_a_prompt_of_an_unknown_task_is_refused(file: Path) -> None:
+    file.write_text("judge: |\n  [user]\n  Say.\ngear-read: |\n  [user]\n  Say.\n")
+    assert registry.llm("openai(model=small, prompts=paper.yaml)").own_prompts.keys() == {"judge", "gear-read"}  # type: ignore[attr-defined]
+    file.write_text("anwser: |\n  [user]\n  Say.\n")
+    with pytest.raises(
+        UsageError, match=r"has a prompt for 'anwser', and there is no such task\. Did you mean answer\?"
+    ):
+        registry.llm("openai(model=small, prompts=paper.yaml)")
+
+
+@pytest.mark.parametrize("pack", [True, False])
+def test_an_export_has_the_prompts_with_it(pack: bool, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("thought: |\n  [user]\n  Paper says: {{ question }}\n")
+    with answering(monkeypatch) as server:
+        server.write = lambda body: json.dumps({"thought": "So the answer is: Rome."})
+        llm = OpenAICompatibleChat(model="small", base_url=server.url, prompts=str(file.absolute()))
+        with ragindex.open("index", llm=llm, create=True) as index:
+            index.add(DOCUMENTS)
+            index.build("ircot")
+            export = index.export("ircot", "retriever", pack=pack)
+        file.unlink()
+        with ragindex.load(export.path, allow_hosts=["127.0.0.1"], into="unpacked" if pack else None) as retriever:
+            retriever.search("Which emperor finished the Pantheon?")
+    assert {text for request in server.requests for text in _list_messages(request)} == {
+        "Paper says: Which emperor finished the Pantheon?"
+    }

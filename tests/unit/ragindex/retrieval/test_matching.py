@@ -101,3 +101,21 @@ def test_a_window_of_any_text_is_short_enough(text: str, question: str, longest:
     assert end - start <= longest
     share = share_found(words, {token for word in words for token in word.tokens})
     assert share == (1.0 if words else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (
+            "Restore it first.\n\n```bash\n# restore it\n```\n\nRestore it last.",
+            ["Restore it first.", "Restore it last."],
+        ),
+        ("~~~~\nrestore\n~~~\nrestore\n~~~~\nRestore it.", ["Restore it."]),
+        ("Restore it:\n\n```\nrestore it", ["Restore it:"]),
+        ("Write ```restore``` to restore it.", ["Write ```restore``` to restore it."]),
+        ("```\nrestore\n```", []),
+    ],
+)
+def test_code_between_fences_is_no_sentence(text: str, sentences: list[str]) -> None:
+    words = find_question_words("How do I restore it?", "english")
+    assert find_matching_sentences([text], words, "english", 5) == [(0, sentence) for sentence in sentences]
