@@ -56,7 +56,10 @@ def search(
 
 def test_details_lead_to_entities(index: Index, server: OpenAIServer) -> None:
     keywords = {"details": [" Dan ", "", "Dan"], "themes": ["friendship"]}
+    server.requests.clear()
     retrieval = search(index, server, LightRAG(mode="local", entities=2), keywords, Query("q", "Dan's friends?"))
+    encoded = [request.body["input"] for request in server.requests if request.path == "/v1/embeddings"]
+    assert encoded == [["Dan"]], "themes and question are not searched"
     written, entities, passages = retrieval.trace
     assert written.note == "details: Dan; themes: friendship"
     assert written.input_tokens > 0

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from made_extractions import asking, openie, spelt
 from openai_server import KEY, OpenAIServer
 
+from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.types import Query, Retrieval
+from ragindex_baselines.graphrag import global_search
 from ragindex_baselines.graphrag.communities import Communities
 from ragindex_baselines.graphrag.global_search import POINTS, GraphRAGGlobal, pack_reports
 
@@ -92,6 +94,22 @@ def test_notes_are_bounded_and_only_they_lead_to_passages(index: Index, server: 
     retrieval = search(index, GraphRAGGlobal(communities=COMMUNITIES, note_tokens=8), Query("q", QUESTION))
     assert retrieval.notes == ("Somebody sold somebody.",)
     assert [hit.id for hit in retrieval.hits if hit.score >= 1] == ["5"]
+
+
+def test_reports_are_packed_once_a_filter(index: Index, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.write = rating
+    packed = list[int]()
+
+    def count(rows: list[Any], tokens: int, model: str) -> Iterator[list[Any]]:
+        packed.append(len(rows))
+        return pack_reports(rows, tokens, model)
+
+    monkeypatch.setattr(global_search, "pack_reports", count)
+    retriever = GraphRAGGlobal(communities=COMMUNITIES).open(index)
+    everything, some = Query("q", QUESTION), Query("q", QUESTION, meta("nothing", 1))
+    first, _, again, _ = (retriever.retrieve([query], 3)[0] for query in (everything, some, everything, some))
+    assert packed == [3, 0]
+    assert again.notes == first.notes
 
 
 def test_points_by_rule() -> None:
