@@ -117,21 +117,6 @@ def test_batch_that_kills_its_workers_is_named(tmp_path: Path) -> None:
     assert sorted(set(list_encoded(tmp_path / "log"))) == sorted(list_encoded(tmp_path / "log"))
 
 
-def test_worker_with_another_model_or_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "weights").write_text("1")
-    (tmp_path / "there").mkdir()
-    monkeypatch.setenv("WEIGHTS", str(tmp_path / "here"))
-    encoder = make_encoder(tmp_path / "log", 0.0)
-    with cluster(tmp_path / "cluster", 1, WEIGHTS=str(tmp_path / "there")) as running:
-        with pytest.raises(UsageError, match=r"cannot be opened on worker tcp://.*No such file.*weights"):
-            build(tmp_path / "index", encoder, f"dask:{running.address}")
-        (tmp_path / "there" / "weights").write_text("2")
-        with pytest.raises(UsageError, match=r"of worker tcp://.* its id is logged 2, where logged 1 is expected"):
-            build(tmp_path / "index", encoder, f"dask:{running.address}")
-    assert list_encoded(tmp_path / "log") == []
-
-
 @pytest.mark.filterwarnings("ignore:Mismatched versions found")  # Dask's own word
 def test_worker_with_other_versions_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)

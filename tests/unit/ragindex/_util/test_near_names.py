@@ -1,11 +1,8 @@
 """Names that are suggested for misspelled ones, and names that are too far."""
 
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ragindex._util.text import describe_near, find_near_names, find_near_paths, require_known_options, suggest_names
 
@@ -42,20 +39,6 @@ def test_unknown_options_are_refused(name: str, hint: str) -> None:
     with pytest.raises(TypeError) as caught:
         require_known_options("ragindex.open", ["seed", name], ["seed", "encoder"])
     assert str(caught.value) == f"ragindex.open has no option {name!r}. {hint}"
-
-
-@given(st.text("abcd", max_size=8), st.lists(st.text("abcde", max_size=8), max_size=8, unique=True))
-def test_bounds_that_spare_a_comparison_change_nothing(name: str, known: list[str]) -> None:
-    """As by the plain ratio of each name."""
-    ratios = {
-        other: max(SequenceMatcher(None, name, other).ratio(), 0.65 if len(name) > 1 and other.startswith(name) else 0)
-        for other in known
-    }
-    least = max(0.65, max(ratios.values(), default=0.0) - 0.1)
-    expected = sorted(
-        (other for other in known if ratios[other] >= least), key=lambda known_name: (-ratios[known_name], known_name)
-    )
-    assert find_near_names(name, known) == expected[:3]
 
 
 def test_near_files(tmp_path: Path) -> None:

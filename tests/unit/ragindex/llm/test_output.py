@@ -273,26 +273,12 @@ def test_only_strict_reading_where_that_is_asked() -> None:
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 extractions = st.builds(Tuples, triples=st.lists(st.tuples(words, words, words), max_size=5))
-prose = st.text("abc xyz.,!?\n", max_size=30)
 
 
 @given(extractions)
 def test_json_round_trips(value: Tuples) -> None:
     assert read_json(value.model_dump_json(), Tuples)[:2] == (value, "strict")
     assert read_json(json.dumps(value.model_dump(), indent=2), Tuples)[:2] == (value, "strict")
-
-
-@given(extractions, prose, prose)
-def test_wrapped_answers_read_the_same(value: Tuples, before: str, after: str) -> None:
-    text = value.model_dump_json()
-    assert read_json(f"{before}{text}{after}", Tuples)[0] == value
-    assert read_json(f"{before}\n```json\n{text}\n```\n{after}", Tuples)[0] == value
-
-
-@given(extractions)
-def test_tuples_and_commas_too_many_read_the_same(value: Tuples) -> None:
-    rows = [f"({', '.join(json.dumps(part) for part in row)},)" for row in value.triples]
-    assert read_json(f'{{"triples": [{", ".join(rows)}],}}', Tuples)[0] == value
 
 
 @given(st.lists(st.tuples(*3 * [st.text(st.characters(), max_size=4)]), max_size=3))

@@ -90,7 +90,7 @@ def test_in_blocks_and_from_a_file(most: int, tmp_path: Path, monkeypatch: pytes
     pairs = list(zip(near.first.tolist(), near.second.tolist(), strict=True))
     assert near.cosines.tolist() == pytest.approx([every[pair] for pair in pairs], abs=1e-6)
     nearest = plainly(vectors, 0.7, most)
-    assert len(nearest.keys() & {*pairs}) > 0.95 * len(nearest) > 500
+    assert len(nearest.keys() & {*pairs}) > 0.95 * max(len(nearest), len(pairs)) > 500
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     assert written(near_pairs(mapped, 0.7, most, 3)) == written(near)
     for name, size in (("_SORTED", 7), ("_WAITING", 10), ("_SIFTED", 90)):
