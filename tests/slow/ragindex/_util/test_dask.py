@@ -1,17 +1,23 @@
 """Builds on a real Dask cluster whose processes are killed: the index is that of one process, nothing is done twice."""
 
+import random
 import threading
 import time
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import ragindex as command
 from dask_cluster import Cluster, cluster
 from elasticsearch_node.node import store as elasticsearch_store
+from histories import drawn
+from histories.fresh import Fresh
 from logged_encoder import Logged, list_encoded
 from minilm import model_folder
 
+import ragindex
 from ragindex._util import executors, workers
 from ragindex._util.workers import map_in_processes, use_workers
 from ragindex.errors import RagindexError, ServiceError, UsageError
@@ -117,6 +123,21 @@ def test_batch_that_kills_its_workers_is_named(tmp_path: Path) -> None:
     assert sorted(set(list_encoded(tmp_path / "log"))) == sorted(list_encoded(tmp_path / "log"))
 
 
+def test_worker_with_another_model_or_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "weights").write_text("1")
+    (tmp_path / "there").mkdir()
+    monkeypatch.setenv("WEIGHTS", str(tmp_path / "here"))
+    encoder = make_encoder(tmp_path / "log", 0.0)
+    with cluster(tmp_path / "cluster", 1, WEIGHTS=str(tmp_path / "there")) as running:
+        with pytest.raises(UsageError, match=r"cannot be opened on worker tcp://.*No such file.*weights"):
+            build(tmp_path / "index", encoder, f"dask:{running.address}")
+        (tmp_path / "there" / "weights").write_text("2")
+        with pytest.raises(UsageError, match=r"of worker tcp://.* its id is logged 2, where logged 1 is expected"):
+            build(tmp_path / "index", encoder, f"dask:{running.address}")
+    assert list_encoded(tmp_path / "log") == []
+
+
 @pytest.mark.filterwarnings("ignore:Mismatched versions found")  # Dask's own word
 def test_worker_with_other_versions_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
@@ -165,3 +186,30 @@ def test_command_with_a_model(tmp_path: Path, steady: Cluster) -> None:
         outputs.append(command("search", "Who was born in Lindau in 1812?", *index, "--json", "-", "-k", 5).json)
     hits = [[(hit["id"], round(hit["score"], 5)) for hit in output["hits"]] for output in outputs]
     assert hits[0] == hits[1] != []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_drawn_history(seed: int, tmp_path: Path, steady: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
+    rng = random.Random(seed)
+    chosen = replace(drawn.setting(rng, 1.0), methods=("hybrid", "composed triples"))
+    with use_workers(f"dask:{steady.address}"):
+        outcome = drawn.play(chosen, drawn.steps(rng, chosen), Fresh(tmp_path))
+    assert not outcome.broken, outcome
+
+
+def test_rules_and_clusters_are_those_of_one_process(
+    tmp_path: Path, steady: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "SERIAL_SECONDS", 0.0)
+    texts = [f"Ada Miller {n} was born in Lindau. Tom Reed {n % 9} met Ada Miller {n} in Bern." for n in range(60)]
+    answers = []
+    for workers_given in (None, f"dask:{steady.address}"):
+        with ragindex.open(tmp_path / str(workers_given)[:4], encoder="lsa", chunking=None, create=True) as index:
+            index.add([Document(str(n), f"Title {n}", text) for n, text in enumerate(texts)])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                index.build("raptor", "hipporag", workers=workers_given)
+            retrievers = [index.retriever(name) for name in ("raptor", "hipporag")]
+            answers.append([hit.id for each in retrievers for hit in each.search("Who met Ada Miller 7?", k=10)])
+    assert answers[0] == answers[1]
