@@ -309,3 +309,20 @@ def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
             METHOD.open(late).retrieve(ASKED, 10)
     opened(tmp_path).build(METHOD)
     require_like_fresh(tmp_path, [*FIRST, SECRET])
+
+
+def test_lost_documents_indexed_again(tmp_path: Path) -> None:
+    """The collection's version has the same number as that of the one that was lost."""
+    workspace = opened(tmp_path / "workspace")
+    workspace.replace([*FIRST, SECRET], source="data")
+    workspace.build(METHOD)
+    before = workspace.store.version("documents")
+    workspace.store.drop("documents")
+    workspace = opened(tmp_path / "workspace")
+    with pytest.raises(StoreError, match="has lost its documents. Run: ragindex repair"):
+        workspace.replace(FIRST, source="data")
+    assert len(workspace.repair().lost) == 1
+    workspace.replace(FIRST, source="data")
+    assert workspace.store.version("documents") == before
+    opened(tmp_path / "workspace").build(METHOD)
+    require_like_fresh(tmp_path / "workspace", FIRST)
