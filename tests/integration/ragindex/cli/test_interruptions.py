@@ -83,6 +83,12 @@ def test_questions_that_are_empty_long_or_meet_nothing(built: Path) -> None:
     assert {"quill.txt#0", "rivers/sarn.md#0"} <= {hit["id"] for hit in hits}
 
 
+def test_a_passage_of_one_character() -> None:
+    write(Path("tiny"), {"m.txt": "m"})
+    assert ragindex("index", "tiny", "--index", "w").code == 0
+    assert ragindex("search", "m", "--index", "w", "--json", "-").json["hits"][0]["text"] == "m"
+
+
 def test_a_corpus_in_another_language() -> None:
     german = "Der Fluss ist nicht lang und die Stadt liegt auf dem Berg, aber sie hat eine Brücke und ein Schloss. "
     write(Path("texte"), {f"{number}.txt": german for number in range(3)})

@@ -151,6 +151,16 @@ def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(built_retriever(workspace, "bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
 
 
+def test_reading_the_documents_writes_nothing(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, create=True)
+    before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    with workspace.store.lease("somebody else"):
+        assert list(Index.open(tmp_path, create=True).documents) == []
+    after = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if "writer" not in path.name)
+    assert [path for path in after if path not in before and Path(path[0]).is_file()] == []
+    assert workspace.store.version("documents") == workspace.manifest.documents_version
+
+
 def covered(tmp_path: Path, *, shares: bool) -> tuple[PartCoverage, Callable[[], PartCoverage]]:
     store = LanceDB().open(tmp_path / "store")
 
