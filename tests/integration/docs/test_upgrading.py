@@ -36,6 +36,9 @@ BUILT_IN = "/tmp/upgrade"  # the folder that the files name
 HITS = json.loads((FIXTURES / "hits.json").read_text("utf-8"))
 
 
+METHODS = ",".join(HITS)
+
+
 def unpack(name: str, folder: Path) -> None:
     """Unpack a folder of 0.1, whose indexes then name the documents there."""
     packed = base64.b64decode((FIXTURES / name).read_bytes())
@@ -114,6 +117,17 @@ def assert_hits_of_raptor(method: str = "raptor") -> None:
     assert [score for _, score in hits] == pytest.approx([score for _, score in expected], abs=1e-5)
     ids = [(id, before) for (id, _), (before, _) in zip(hits, expected, strict=True)]
     assert [id == before for id, before in ids] == [True, False, True, True, True]
+
+
+def test_indexes_are_built_again_without_a_paid_call(desk: Path) -> None:
+    """Also a part that was removed: answers and vectors are in the folder."""
+    built = ragindex("index", "notes", "--index", "index", "--methods", METHODS)
+    assert built.code == 0, built.err
+    assert "nothing changed in 20 documents" in built.out
+    assert ragindex("remove", "--index", "index", "--method", "raptor", "--yes").code == 0
+    again = ragindex("index", "notes", "--index", "index", "--methods", METHODS)
+    assert again.code == 0, again.err
+    assert_hits_of_raptor()
 
 
 def test_update_names_the_command_that_notes_how_sources_are_read(desk: Path) -> None:

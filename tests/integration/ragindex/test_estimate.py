@@ -135,6 +135,14 @@ def test_a_paid_encoder_is_estimated_to_the_token(server: OpenAIServer, tmp_path
     assert estimates[0].methods == ("dense", "hybrid")
 
 
+def test_an_encoder_that_costs_nothing_has_no_estimate() -> None:
+    data = datasets.read_dataset("world:50", limit=4)
+    schemes = {"dense": registry.scheme("dense")}
+    assert estimate_encoding(data.corpus, schemes, registry.encoder("lsa"), load_prices()) == []
+    paid = registry.encoder("openai:small-embedding")
+    assert estimate_encoding(data.corpus, {"bm25": registry.scheme("bm25")}, paid, load_prices()) == []
+
+
 def test_what_cannot_be_estimated(corpus: Corpus) -> None:
     with pytest.raises(UsageError, match="An estimate needs an LLM, as --llm openai:MODEL"):
         estimate(corpus, SCHEMES, registry.llm("offline"), LLMSettings())

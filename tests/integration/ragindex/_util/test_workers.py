@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -30,6 +31,17 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def _square(number: int) -> tuple[int, int]:
     return number * number, os.getpid()
+
+
+def _warn(number: int) -> int:
+    warnings.warn(f"number {number}", UserWarning, stacklevel=2)
+    return number
+
+
+def _fail(number: int) -> int:
+    if number == 3:
+        raise DataError("a number", "three", path="file", line=3)
+    return number
 
 
 @pytest.mark.usefixtures("processes")
@@ -130,3 +142,12 @@ def test_end_of_work_beside_new_work_is_silent(monkeypatch: pytest.MonkeyPatch, 
     assert list(results) == []
     assert capfd.readouterr().err == ""
     assert [result for result, _ in map_in_processes(_square, [7])] == [49]
+
+
+@pytest.mark.usefixtures("processes")
+def test_warnings_and_errors_of_processes_are_those_of_one() -> None:
+    with pytest.warns(UserWarning, match="^number 0$"):
+        assert list(map_in_processes(_warn, [0])) == [0]
+    with pytest.raises(DataError, match="file, line 3: expected a number; found three") as raised:
+        list(map_in_processes(_fail, range(10)))
+    assert (raised.value.path, raised.value.line, raised.value.expected) == ("file", 3, "a number")

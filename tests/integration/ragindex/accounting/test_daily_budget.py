@@ -78,24 +78,18 @@ def test_whatever_pays_takes_part(kind: str, till: Till, desk: Path, monkeypatch
     assert till.money == paid
 
 
-def test_limit_needs_prices(desk: Path, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DAY, "5")
-    monkeypatch.delenv("RAGINDEX_PRICES")
-    assert "A budget needs the price of vectors" in failed(2, *INDEX, "--index", "w")
-    assert till.receipts == []
-
-
-@pytest.mark.parametrize("written", ["five", "-1", "0", "inf", "nan"])
-def test_limit_that_is_no_amount_is_refused(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DAY, written)
-    with pytest.raises(UsageError, match=f"{DAY} must be an amount of US dollars"):
-        parse_budget(None)
-
-
-def test_limit_is_refused_where_nothing_can_be_logged(desk: Path, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_that_cannot_hold_are_refused(desk: Path, till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no amount, or where nothing can be logged, or nothing has a price."""
+    for written in ("five", "-1", "0", "inf", "nan"):
+        monkeypatch.setenv(DAY, written)
+        with pytest.raises(UsageError, match=f"{DAY} must be an amount of US dollars"):
+            parse_budget(None)
     monkeypatch.setenv(DAY, "5")
     (desk / "state").write_text("a file")
     assert "RAGINDEX_STATE" in command(*INDEX, "--index", "w").err
+    (desk / "state").unlink()
+    monkeypatch.delenv("RAGINDEX_PRICES")
+    assert "A budget needs the price of vectors" in failed(2, *INDEX, "--index", "w")
     assert till.receipts == []
 
 

@@ -59,6 +59,14 @@ def paid_desk(built: Path, desk: Path, till: Till) -> Path:
     return desk
 
 
+def test_shared_part_is_paid_once(till: Till, desk: Path) -> None:
+    command = ("compare", "notes", "--questions", "questions.csv", *PAID[:2], "--k", "2", "--json", "-")
+    both = ragindex(*command, "--methods", "dense,hybrid", "--index", "w").json
+    assert both["methods"][0]["index"]["parts"]["vectors"]["money"] > 0
+    assert both["methods"][0]["usage"]["index"]["money"] == both["methods"][1]["usage"]["index"]["money"]
+    checked(till, of_comparison(both))
+
+
 LIMITED = {
     "documents": ("index", "notes", "--methods", "dense", "--encoder", "openai(model=vectors, batch_size=1)"),
     "chats": ("index", "notes", "--methods", "dense(over=topics)", "--encoder", "lsa", "--llm", "openai:small"),
@@ -179,6 +187,19 @@ def test_unpriced_question_is_refused(till: Till, desk: Path) -> None:
         message = failed(2, command, "Which hill?", *where, "--method", "dense", "--budget", "1")
         assert message.startswith("A budget needs the price of unheard-of")
     assert len(till.server.requests) == before
+
+
+def test_unknown_money_without_a_budget(till: Till, desk: Path) -> None:
+    built = ragindex(
+        "index", "notes", "--index", "w", "--encoder", "openai:unheard-of", "--methods", "dense", "--json", "-"
+    )
+    assert built.json["spent"]["money"] is None
+    assert built.json["spent"]["input_tokens"] == till.tokens
+    output = ragindex("search", "Which hill?", "--index", "w", "--method", "dense").out
+    assert "no price is known for openai-unheard-of-native-" in output
+    command = ("compare", "--questions", "questions.csv", "--index", "w", "--methods", "bm25,dense", "--json", "-")
+    free, paid = ragindex(*command, "--encoder", "openai:unheard-of").json["methods"]
+    assert (free["usage"]["index"]["money"], paid["usage"]["index"]["money"]) == (0.0, None)
 
 
 def chats(till: Till) -> int:

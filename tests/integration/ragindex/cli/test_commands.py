@@ -388,8 +388,7 @@ def test_methods_that_need_all_parts_of_a_removed_one_go_with_it() -> None:
     refused = failed(2, "remove", "--method", "bm25", "--index", "w")
     assert refused.startswith("All parts of bm25 are used by ")
     assert {"dense", "hybrid"} <= set(refused.partition(" are used by ")[2].partition(" too. ")[0].split(", "))
-    removed = ragindex("remove", "--method", "dense", "--index", "w").out
-    parts, unbuilt = removed.rstrip().split(". No longer built: ")
+    parts, unbuilt = ragindex("remove", "--method", "dense", "--index", "w").out.rstrip().split(". No longer built: ")
     assert parts == "1 part removed: vectors"
     assert {"dense", "hybrid"} <= set(unbuilt.split(", "))
     assert "bm25" not in unbuilt.split(", ")

@@ -83,6 +83,12 @@ def test_questions_that_are_empty_long_or_meet_nothing(built: Path) -> None:
     assert {"quill.txt#0", "rivers/sarn.md#0"} <= {hit["id"] for hit in hits}
 
 
+def test_a_passage_of_one_character() -> None:
+    write(Path("tiny"), {"m.txt": "m"})
+    assert ragindex("index", "tiny", "--index", "w").code == 0
+    assert ragindex("search", "m", "--index", "w", "--json", "-").json["hits"][0]["text"] == "m"
+
+
 def test_a_corpus_in_another_language() -> None:
     german = "Der Fluss ist nicht lang und die Stadt liegt auf dem Berg, aber sie hat eine Brücke und ein Schloss. "
     write(Path("texte"), {f"{number}.txt": german for number in range(3)})
@@ -243,20 +249,15 @@ def terminal() -> Iterator[tuple[io.TextIOWrapper, Callable[[], str]]]:
 def test_bars_on_a_terminal_for_what_takes_long(
     terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """None for what is quick, or goes to a file."""
     writing, shown = terminal
+    index = ("index", "notes", "--methods", "bm25", "--json", "-", "--index")
+    monkeypatch.setattr(progress, "_PATIENCE", 3600.0)
+    assert ragindex(*index, "v", stderr=writing).code == 0
+    assert shown() == ""
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    assert ragindex("index", "notes", "--index", "w", "--methods", "bm25", "--json", "-", stderr=writing).code == 0
+    assert ragindex(*index, "w", stderr=writing).code == 0
     text = shown()
     assert "passages: indexing" in text
     assert "4/4" in text
-
-
-def test_no_bars_for_what_is_quick_or_goes_to_a_file(
-    terminal: tuple[io.TextIOWrapper, Callable[[], str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writing, shown = terminal
-    monkeypatch.setattr(progress, "_PATIENCE", 3600.0)
-    assert ragindex("index", "notes", "--index", "w", "--methods", "bm25", stderr=writing).code == 0
-    assert shown() == ""
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    assert ragindex("index", "notes", "--index", "v", "--methods", "bm25").err == ""
+    assert ragindex(*index, "u").err == ""

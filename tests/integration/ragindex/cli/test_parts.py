@@ -56,6 +56,11 @@ def test_the_list(folder: Path) -> None:
     assert (rows[-2][:3], rows[-1][:3]) == (["the", "whole", "folder"], ["The", "encoder", "lsa"])
 
 
+def test_the_list_names_the_sources(folder: Path) -> None:
+    row = {"name": "program", "root": "", "format": "program", "prefix": "", "documents": 3, "options": ""}
+    assert ragindex("parts", "--index", folder, "--json", "-").json["sources"] == [row]
+
+
 def test_the_list_as_json(folder: Path) -> None:
     rows = ragindex("parts", "same_as", "--index", folder, "--json", "-").json["parts"]
     record = next(part for part in Index.open(folder, create=True).manifest.parts.values() if part.name == "same_as")

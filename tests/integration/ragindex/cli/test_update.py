@@ -78,22 +78,17 @@ def test_an_update_reports_what_it_did(desk: Path) -> None:
     assert outcome.failure == ""
 
 
-def test_report_names_no_method_that_only_asks_another(desk: Path) -> None:
-    """`ircot` and `self-ask` have no part beside those of their bases."""
-    ragindex("index", "notes", "--index", "w", "--methods", "dense")
-    (desk / "notes" / "new.md").write_text("# New\n\nThe ferry.", encoding="utf-8")
-    updated = ragindex("update", "--index", "w").out
-    assert "updated: bm25, composed, dense, hybrid (2 parts: passages, vectors)" in updated
-
-
-def test_notes_on_unchanged_sources_are_not_repeated(desk: Path) -> None:
+def test_report_names_methods_with_parts_and_notes_of_changed_sources(desk: Path) -> None:
+    """`ircot` and `self-ask` have no part beside those of their bases; notes on unchanged sources are not repeated."""
     (desk / "notes" / "map.png").write_bytes(b"\x89PNG")
     note = "ignored: 1 picture (map.png)"
-    assert note in ragindex("index", "notes", "--index", "w", "--methods", "bm25").err
+    assert note in ragindex("index", "notes", "--index", "w", "--methods", "dense").err
     assert note not in ragindex("update", "--index", "w").err
     (desk / "notes" / "new.md").write_text("# New\n\nThe ferry.", encoding="utf-8")
     assert note in ragindex("update", "--index", "w", "--dry-run").err
-    assert note in ragindex("update", "--index", "w").err
+    updated = ragindex("update", "--index", "w")
+    assert note in updated.err
+    assert "updated: bm25, composed, dense, hybrid (2 parts: passages, vectors)" in updated.out
 
 
 def test_only_named_methods_are_updated(desk: Path) -> None:

@@ -232,6 +232,14 @@ def test_a_workspace_of_a_newer_version(tmp_path: Path, index: BuiltIndex) -> No
         assert caught.value.exit_code == 4
 
 
+def test_files_lost_under_a_reader(tmp_path: Path, index: BuiltIndex) -> None:
+    index("bm25")
+    for table in (tmp_path / "store").glob("passages-*.records.lance"):
+        shutil.rmtree(table)
+    with pytest.raises(StoreError, match="could not open the collection passages-"):
+        ids(Index.open(tmp_path, create=True), "glass")
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of four megabytes."""
@@ -276,6 +284,14 @@ def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
     assert ids(workspace, QUESTIONS[0]) != []
     with pytest.raises(StoreError, match="could not take the writer's lease"):
         workspace.add(ADDED)
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Index.open(tmp_path / "file", create=True)
+    with pytest.raises((StoreError, WorkspaceError), match="file"):
+        Index.open(tmp_path / "file" / "below", create=True)
 
 
 # ---------------------------------------------------------------- what a second pair of eyes found

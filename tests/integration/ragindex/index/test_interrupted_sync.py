@@ -151,6 +151,16 @@ def test_new_index_without_hard_links(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(built_retriever(workspace, "bm25").retrieve([Query("q", "lamp")], 1)[0].hits) == 1
 
 
+def test_reading_the_documents_writes_nothing(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, create=True)
+    before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    with workspace.store.lease("somebody else"):
+        assert list(Index.open(tmp_path, create=True).documents) == []
+    after = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if "writer" not in path.name)
+    assert [path for path in after if path not in before and Path(path[0]).is_file()] == []
+    assert workspace.store.version("documents") == workspace.manifest.documents_version
+
+
 def covered(tmp_path: Path, *, shares: bool) -> tuple[PartCoverage, Callable[[], PartCoverage]]:
     store = LanceDB().open(tmp_path / "store")
 
@@ -309,3 +319,20 @@ def test_rebuilt_collection_is_not_read(tmp_path: Path, monkeypatch: pytest.Monk
             METHOD.open(late).retrieve(ASKED, 10)
     opened(tmp_path).build(METHOD)
     require_like_fresh(tmp_path, [*FIRST, SECRET])
+
+
+def test_lost_documents_indexed_again(tmp_path: Path) -> None:
+    """The collection's version has the same number as that of the one that was lost."""
+    workspace = opened(tmp_path / "workspace")
+    workspace.replace([*FIRST, SECRET], source="data")
+    workspace.build(METHOD)
+    before = workspace.store.version("documents")
+    workspace.store.drop("documents")
+    workspace = opened(tmp_path / "workspace")
+    with pytest.raises(StoreError, match="has lost its documents. Run: ragindex repair"):
+        workspace.replace(FIRST, source="data")
+    assert len(workspace.repair().lost) == 1
+    workspace.replace(FIRST, source="data")
+    assert workspace.store.version("documents") == before
+    opened(tmp_path / "workspace").build(METHOD)
+    require_like_fresh(tmp_path / "workspace", FIRST)

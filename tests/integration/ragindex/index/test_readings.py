@@ -167,6 +167,21 @@ def test_secrets_are_not_stored(docs: Path, index: Index, monkeypatch: pytest.Mo
     assert index.manifest.sources == {}
 
 
+def test_many_removals_need_permission(docs: Path, index: Index) -> None:
+    for number in range(8):
+        (docs / f"n{number}.md").write_text(f"# N{number}", encoding="utf-8")
+    index.replace(read(docs))
+    for number in range(6):
+        (docs / f"n{number}.md").unlink()
+    before = ids(index)
+    with pytest.raises(
+        UsageError, match=r"6 of 12 documents of the source 'docs' .*index\.update\(allow_removals=True\)"
+    ):
+        index.update()
+    assert ids(index) == before
+    assert index.update(allow_removals=True).changes.removed == 6
+
+
 def test_a_dry_run_reports_what_the_update_does(docs: Path, index: Index) -> None:
     index.replace(read(docs))
     index.build("bm25")

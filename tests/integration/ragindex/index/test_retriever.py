@@ -6,6 +6,7 @@ import shutil
 import warnings
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from search_server import default_scheme
@@ -148,6 +149,28 @@ def test_documents_are_named_in_either_form_of_unicode(id: str, tmp_path: Path) 
                 assert (id in ids, "mill" in ids) == (not isinstance(where, Not), where != {"meta.source": written})
             assert index.remove([written]).removed == 1
             assert len(index) == 3
+
+
+def test_filters_on_lists_and_mappings(tmp_path: Path) -> None:
+    salaries = {"access": ["staff", "hr"], "owner": {"team": "board"}}
+    documents = [
+        ragindex.Document("minutes", "Minutes", "The harbour board met.", {"access": "open"}),
+        ragindex.Document("salaries", "Salaries", "The harbour board is paid.", salaries),
+    ]
+
+    def search(retriever: ragindex.IndexRetriever, where: Any) -> set[str]:
+        return {id for hit in retriever.search("harbour board", where=where) for id in hit.doc_ids}
+
+    with ragindex.open(tmp_path / "index", create=True) as index:
+        index.add(documents)
+        index.build("bm25", "dense")
+        for retriever in (index.retriever("bm25"), index.retriever("dense")):
+            assert search(retriever, Not(meta("access", "staff"))) == {"minutes"}
+            assert search(retriever, {"meta.access": "staff"}) == {"salaries"}
+            assert search(retriever, {"meta.access": ["hr", "nobody"]}) == {"salaries"}
+            assert search(retriever, Not(meta("access", "open"))) == {"salaries"}
+            with pytest.raises(UsageError, match="The metadata key 'owner' of some documents holds a mapping"):
+                search(retriever, Not(meta("owner", "board")))
 
 
 def test_other_terms_of_metadata_are_another_index(monkeypatch: pytest.MonkeyPatch) -> None:

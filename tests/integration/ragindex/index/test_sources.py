@@ -209,6 +209,14 @@ def test_what_lies_in_a_remembered_folder_has_its_id_there(
     assert workspace.replace(read("docs")).unchanged == 2  # nothing tells them from files read with the folder
 
 
+def test_a_link_to_a_file_is_called_as_the_link_is(tmp_path: Path, workspace: Index) -> None:
+    write(tmp_path, {"docs/a.md": "a", "docs/of/b.md": "b"})
+    (tmp_path / "docs" / "link.md").symlink_to(tmp_path / "docs" / "of" / "b.md")
+    workspace.replace(read(tmp_path / "docs"))
+    assert workspace.add(read(tmp_path / "docs" / "link.md")).unchanged == 1
+    assert read_texts(workspace) == {"a.md": "a", "of/b.md": "b", "link.md": "b"}
+
+
 # ---------------------------------------------------------------- several
 
 

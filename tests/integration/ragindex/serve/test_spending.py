@@ -245,3 +245,13 @@ def test_a_cap_needs_the_price_of_the_model(model: OpenAIServer, tmp_path: Path)
         serving(f"docs={folder}", keys=load_keyring(tmp_path / "keys.toml", ["docs"])),
     ):
         raise AssertionError("the server has started")
+
+
+def test_the_caps_of_two_keys_are_apart(model: OpenAIServer, tmp_path: Path) -> None:
+    (tmp_path / "keys.toml").write_text(f"{KEYS}budget = 6.0\n")
+    folder = build(tmp_path / "docs", model)
+    with serving(f"docs={folder}", keys=load_keyring(tmp_path / "keys.toml", ["docs"])) as running:
+        answered = use_up(running)
+        first = billed(model)
+        assert ask(running, FREE, question(answered))[0] == 200
+        assert counted(running, "free") == pytest.approx(billed(model) - first)
