@@ -270,3 +270,15 @@ def test_price_of_zero_at_public_host_is_warned_of(
     )
     expected = [sentence.format(name) for name in ("small", "vectors", "other")]
     assert named == (expected if "example.org" in address else [])
+
+
+def test_stopped_index_is_not_paid_again(till: Till, desk: Path) -> None:
+    command = ("index", "notes", "--index", "w", "--methods", "dense", "--json", "-")
+    encoder = ("--encoder", "openai(model=vectors, dimensions=48, batch_size=1)")
+    assert ragindex(*command, *encoder, "--budget", "0.02").code == 9
+    paid, sent = till.money, len(till.receipts)
+    assert 0 < paid <= 0.02
+    assert 0 < sent < len(TEXTS)
+    rest = ragindex(*command, *encoder, "--budget", "100")
+    assert len(till.receipts) == len(TEXTS)
+    assert rest.json["spent"]["money"] == pytest.approx(till.money - paid)

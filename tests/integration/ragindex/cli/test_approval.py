@@ -13,6 +13,7 @@ from command_line import ragindex
 from till import PAID, SAID, Till, billing, open_desk
 
 from ragindex import estimate_left
+from ragindex.accounting import ledger
 from ragindex.cli.approval import approve
 from ragindex.cli.console import ask_consent
 from ragindex.cli.documents import DataReader
@@ -295,3 +296,21 @@ def test_both_estimates_read_and_split_alike(till: Till, options: tuple[str, ...
         "tasks"
     ]
     assert [task["calls"] for task in again] == [calls]
+
+
+def test_what_is_paid_corrects_the_estimate_while_the_command_runs(till: Till, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers are many times as long as estimated, and the total that is shown follows them."""
+    monkeypatch.setattr(till.server, "count", lambda text: 400)
+    totals = list[float | None]()
+    record = ledger.Tally._add
+
+    def note(tally: ledger.Tally, entry: ledger.CallRecord) -> None:
+        record(tally, entry)
+        totals.append(tally.project())
+
+    monkeypatch.setattr(ledger.Tally, "_add", note)
+    done = ragindex(*INDEX, "--yes", "--json", "-")
+    assert done.code == 0, done.err
+    shown = [total for total in totals if total is not None]
+    assert shown == sorted(shown)
+    assert 0 < shown[0] < shown[-1] == pytest.approx(done.json["spent"]["money"], rel=0.01)

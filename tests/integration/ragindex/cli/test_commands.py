@@ -736,3 +736,14 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     done = ragindex("compare", "notes", *flags, "--methods", "bm25", "--json", "-")
     assert [method["label"] for method in done.json["methods"]] == ["bm25"]
+
+
+def test_a_guessed_encoding_is_told(desk: Path) -> None:
+    (desk / "notes" / "cafe.txt").write_bytes("Le café était très bon, près de la plage.".encode("cp1252"))
+    done = ragindex("index", "notes", "--index", "w", "--methods", "bm25")
+    assert (done.code, done.err) == (0, "read as cp1252: 1 (cafe.txt)\n")
+    arguments = ("compare", "notes", "--questions", "questions.csv", "--methods", "bm25", "--json", "-")
+    assert "read as cp1252: 1 (cafe.txt)" in ragindex(*arguments).json["details"]
+    assert ragindex("search", "plage", "--index", "w", "--method", "bm25", "--json", "-").json["hits"][0]["text"] == (
+        "Le café était très bon, près de la plage."
+    )

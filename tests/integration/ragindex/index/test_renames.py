@@ -10,6 +10,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from command_line import ragindex
+from till import PAID, billing, open_desk
 
 import ragindex as library
 from ragindex.encoders import cache_pruning
@@ -177,3 +179,19 @@ def test_update_of_several_sources_looks_for_renames_once(
         assert searched == [["page3.md"], ["notes/note.md"]]
         assert report.changes.renamed == (("page3.md", "third.md"), ("notes/note.md", "notes/moved.md"))
         assert read_renames(index.folder) == dict(report.changes.renamed)
+
+
+def test_renamed_documents_are_not_paid_again(pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither their vectors nor what a model has answered about them, and no payment is announced."""
+    with billing() as till:
+        open_desk(till, tmp_path, monkeypatch)
+        indexing = ("index", pages, "--index", "w", *PAID, "--methods", "dense,dense(over=topics)")
+        assert ragindex(*indexing).code == 0
+        assert {path for path, _, _ in till.receipts} == {"/v1/chat/completions", "/v1/embeddings"}
+        till.empty()
+        for path in sorted(pages.iterdir()):
+            path.rename(path.with_name(f"moved-{path.name}"))
+        done = ragindex(*indexing, "--json", "-")
+        assert len(done.json["changed"]["renamed"]) == 12
+        assert list(till.receipts) in ([], [("/v1/embeddings", 1, 0)])  # a word, for the length of the vectors
+        assert "This may cost" not in done.err

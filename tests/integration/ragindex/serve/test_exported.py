@@ -133,3 +133,14 @@ def test_hosts_are_contacted_only_if_they_are_named(tmp_path: Path, monkeypatch:
             assert model.requests == [], "checks cost nothing"
             assert client.post("/search", json={"query": "lighthouse Lindau harbour"}).json()["hits"]
         assert model.requests != []
+
+
+def test_read_only_writes_nothing_beside_the_index(desk: Path) -> None:
+    def files() -> dict[str, int]:
+        paths = [path for name in ("index", "folder") for path in (desk / name).rglob("*") if path.is_file()]
+        return {str(path): path.stat().st_mtime_ns for path in paths if path.parent.name != "readers"}  # leases
+
+    before = files()
+    with serving(f"{desk}/folder", read_only=True) as server, server.client() as client:
+        assert client.post("/search", json={"query": QUESTION}).json()["hits"][0]["doc_ids"] == ["lindau"]
+    assert files() == before
