@@ -124,8 +124,8 @@ _UNIQUE = regex.compile(
     r"|seat|founder|author|director|name|title|home|birthplace|chief|leader|creator|owner|parent|debut|lead|longest-\w+)\b"
 )
 _PREDICATE = regex.compile(
-    r"(?:(?:is|are|was|were)(?! (?:to|that|as|because|when|if|whether|how|not)\b)|has|have|takes?|holds?|reaches|costs?"
-    r"|needs?|covers?|keeps?|means?) "
+    r"(?:(?:is|are|was|were)(?! (?:to|that|as|because|when|if|whether|how|not|what|why|where|who)\b)"
+    r"|has|have|takes?|holds?|reaches|costs?|needs?|covers?|keeps?|means?) "
 )
 _EMPTY_NOUNS = (
     "aim|argument|case|command|default|difference|directory|effect|example|exception|file|flag|function|goal|idea|input"
@@ -134,8 +134,17 @@ _EMPTY_NOUNS = (
 _EMPTY_SUBJECT = regex.compile(
     rf"(?:The|An?) (?:first |second |third |last |next |other )?(?:{_EMPTY_NOUNS})s?"  # which one, the passage tells
     r"|(?:Figure|Table|Section|Chapter|Appendix|Listing|Example|Step|Note)s?\b.*"
-    r"|\p{Lu}\p{Ll}+ly .*|.* \p{Ll}+ly"  # an adverb before or after the subject
+    r"|\p{Lu}\p{Ll}+ly .*|.* (?:\p{Ll}+ly|often|always|never|sometimes|also|just|still)"  # an adverb beside the subject
+    r"|Everything|Anything|Nothing|Something|Everyone|(?:The )?(?:first|second|third|last|former|latter|rest|others?)"
+    # descriptions of what the predicate names, and references to what stands before
+    r"|(?:The (?:only|most|best|least|next|previous|following|same)|Similar|Other|A few)(?: .*)?|.* examples?"
+    r"|.* (?:above|below)(?: .*)?|(?:.* )?(?:MUST|SHOULD|MAY)|.* (?:and|or)"
 )
+_MISFIT = regex.compile(
+    r"(?:are|were) an? (?!few|lot|number|kind|set|couple|series|part)"  # `Roles are a way to …`: `What are a way to …`
+    r"|(?:are|were) the (?:best|easiest|main|only) \p{Ll}+(?<!s) |(?:is|was) (?:add|be|do|get|have|make|set|use) "
+)
+"""A predicate that is no question after "What"."""
 _LABEL = regex.compile(rf"(?i:{_EMPTY_NOUNS})s?|\p{{Ll}}[\p{{L}}\p{{N}}_.-]*")
 """What stands before a definition in a list: a word such as "Default", or of code, such as the name of a parameter."""
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
@@ -272,7 +281,7 @@ def _ask_what(clause: Clause) -> Iterator[ClauseQuestion]:
     subject, rest = clause.subject, _cut_clause(clause.rest)
     if clause.known or len(subject.split()) > 6 or not 4 <= len(rest.split()) <= 20:
         return
-    if _EMPTY_SUBJECT.fullmatch(subject) or not _PREDICATE.match(rest):
+    if _EMPTY_SUBJECT.fullmatch(subject) or not _PREDICATE.match(rest) or _MISFIT.match(rest):
         return
     question = ClauseQuestion(f"What {rest}{_cite_title(clause.topic)}?", subject, "name", LOOSE, "", clause.sentence)
     if fair(question, clause) and not tells(rest, subject):

@@ -102,6 +102,7 @@ _NOT_A_SENTENCE = regex.compile(
     r"|\p{L} [?!,;:.](?:[ .,]|$)"  # a sign that is a word, as of code
     r"|\p{Ll}\.\p{Lu}\p{Ll}"  # two sentences with no space between, or an identifier
     r"|\p{L}- \p{Ll}"  # a word that was broken at the end of a line
+    r"|(?:\A|\s)[#_*~+]+(?:[\s.,;:]|\Z)"  # a sign alone, of markup
     r"|\A\d+(?:\.\d+)* \p{Lu}"  # a page or section number, and a heading or sentence after it
 )
 _HEADINGS = "NAME|SYNOPSIS|DESCRIPTION|OPTIONS|EXAMPLES?|NOTES?|BUGS|SECURITY|DIAGNOSTICS|HISTORY|FILES|ENVIRONMENT"

@@ -429,3 +429,23 @@ def test_formulas_and_quotes_stay_text() -> None:
 def test_ids_that_do_not_come_back(id: str) -> None:
     assert not readable(id)
     assert readable(f"x{id}x".replace(";", ",").replace("\n", "").replace("\x00", ""))
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Roles are a way to organize content in a project.",
+        "The most common formats are INI and YAML in each project.",
+        "The default behavior described above is the linear strategy.",
+        "Everything is fine if the module file is executed by root.",
+        "MUST have a corresponding public tag in the forum.",
+        "Prominent examples are the method format and the method update.",
+        "Developers often need to analyze the behavior of an application.",
+        "A few have additional options that can be set in the file.",
+        "The recommended approach is have a link to the code of conduct.",
+        "The job has stopped passing for several # months.",
+        "A specific proposal is attached to _ in the archive.",
+    ],
+)
+def test_subjects_and_predicates_that_are_no_question(sentence: str) -> None:
+    assert [each for block in select_sentences(sentence) for each in draft_all("Manual", block)] == []
