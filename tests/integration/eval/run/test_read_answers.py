@@ -15,11 +15,12 @@ from rich.console import Console
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import QuestionError, UsageError
+from ragindex.errors import BudgetError, QuestionError, UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
 from ragindex.llm.answer_question import ContextLimits
+from ragindex.llm.budget import Budget
 from ragindex.llm.offline import OfflineRules
 from ragindex.types import Document, Hit, Query, Retrieval, Usage
 from ragindex_eval.data.datasets import Dataset
@@ -94,9 +95,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
         yield running
 
 
-def opened(folder: Path) -> Index:
+def opened(folder: Path, budget: float | None = None) -> Index:
     """A workspace whose model has a price."""
-    asking = LLMSettings(prices=PRICES, clock=QUICK)
+    asking = LLMSettings(prices=PRICES, clock=QUICK, budget=None if budget is None else Budget(budget))
     return Index.open(folder, llm="openai:small", chunking=None, llm_settings=asking, create=True)
 
 
@@ -318,3 +319,10 @@ def test_readers_are_told_apart() -> None:
     hit = Hit("a", "passage", ("a",), ("a",), "Sarn", TEXTS["sarn"][1], 1.0, "test")
     (reading,) = first.read([Query("q", "When was the Sarn surveyed?")], [Retrieval((hit,))])
     assert (reading.answer, reading.rests_on, reading.tokens, reading.calls) == ("1871", ("a",), 22, 0)
+
+
+def test_a_budget_stops_reading_and_keeps_what_was_read(tmp_path: Path, server: OpenAIServer) -> None:
+    with opened(tmp_path, budget=1.0) as workspace, pytest.raises(BudgetError, match="The budget of"):
+        run(workspace, "bm25")  # one call alone may cost more
+    with opened(tmp_path, budget=100.0) as workspace:
+        assert run(workspace, "bm25").methods[0].metrics["EM"] == 1.0

@@ -233,6 +233,13 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
     }
 
 
+def test_json_lines_without_documents_are_questions_without_gold(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"question": "Red?"}\n{"question": "Blue?", "kind": "colour"}\n')
+    dataset = read_dataset(own(tmp_path / "docs"), questions=path)
+    assert (texts(dataset), dataset.gold) == ([("q00001", "Red?"), ("q00002", "Blue?")], None)
+
+
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_a_csv_of_other_programs(tmp_path: Path, mark: str) -> None:
     docs = own(tmp_path / "docs")
