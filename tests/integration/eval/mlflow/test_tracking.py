@@ -242,6 +242,18 @@ def test_a_run_is_found_again_in_its_database(comparison: Comparison, working_fo
     assert not has_run(uri, run)
 
 
+def test_new_database_in_a_new_folder(
+    comparison: Comparison, working_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = working_folder / "new folder" / "runs.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{elsewhere}")
+    track(Study(comparison.dataset.name, (comparison,)))
+    assert not (working_folder / "mlflow.db").exists()
+    with sqlite3.connect(elsewhere) as database:
+        assert database.execute("SELECT count(*) FROM runs").fetchone() == (3,)
+    database.close()
+
+
 def test_no_secret_is_a_parameter(comparison: Comparison, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "not-for-the-eyes-of-others")
     llm = "openai(base_url=https://user:open-sesame@one.example/v1, note=not-for-the-eyes-of-others)"

@@ -18,6 +18,7 @@ from ragindex_eval.run.settings import MeasureSettings
 
 FILES = Path(__file__).parents[3] / "support" / "trec_eval"
 KS = (1, 5, 10, 20, 100)
+QRELS = ("--qrels", "qrels.trec")
 NAMES = [ir_measures.parse_measure(f"{name}@{k}") for name in ("R", "Success", "nDCG") for k in KS]
 
 
@@ -153,15 +154,6 @@ def test_gate_of_files_of_rankings(files: Path) -> None:
     assert ragindex("gate", "b.trec", "--against", "out:a", *given).code == 12
 
 
-def test_gate_of_files_used_wrongly(files: Path) -> None:
-    alone = ragindex("gate", "a.trec", "--against", "b.trec")
-    assert (alone.code, "a.trec is a file of rankings. Name the judgements" in alone.err) == (2, True)
-    none = ragindex("gate", "bm25", "--against", "dense", "--qrels", "qrels.trec")
-    assert (none.code, "about files of rankings, and none is named" in none.err) == (2, True)
-    unmeasured = ragindex("gate", "a.trec", "--against", "b.trec", "--qrels", "qrels.trec", "--metric", "R@7")
-    assert (unmeasured.code, "--metric must be one of those measured: R@5" in unmeasured.err) == (2, True)
-
-
 def test_comparison_is_recorded_where_mlflow_is_used(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[tuple[Study, Path]] = []
     monkeypatch.setattr(tracking, "track", lambda study, folder: recorded.append((study, folder)))
@@ -181,17 +173,20 @@ def test_comparison_is_recorded_where_mlflow_is_used(files: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--run", "a.trec"], "--run needs the judgements that score the rankings: --qrels FILE"),
-        (["--qrels", "qrels.trec", "notes"], "Name them: --run FILE"),
-        (["--run", "a.trec", "--qrels", "qrels.trec", "--methods", "bm25"], "so leave out --methods."),
-        (["--run", "a.trec", "--run", "other/a.trec", "--qrels", "qrels.trec"], "Two runs are called 'a'"),
-        (["--run", "none.trec", "--qrels", "qrels.trec"], "none.trec"),
+        (["compare", "--run", "a.trec"], "--run needs the judgements that score the rankings: --qrels FILE"),
+        (["compare", *QRELS, "notes"], "Name them: --run FILE"),
+        (["compare", "--run", "a.trec", *QRELS, "--methods", "bm25"], "so leave out --methods."),
+        (["compare", "--run", "a.trec", "--run", "other/a.trec", *QRELS], "Two runs are called 'a'"),
+        (["compare", "--run", "none.trec", *QRELS], "none.trec"),
+        (["gate", "a.trec", "--against", "b.trec"], "a.trec is a file of rankings. Name the judgements"),
+        (["gate", "bm25", "--against", "dense", *QRELS], "about files of rankings, and none is named"),
+        (["gate", "a.trec", "--against", "b.trec", *QRELS, "--metric", "R@7"], "must be one of those measured: R@5"),
     ],
 )
 def test_wrong_use(files: Path, arguments: list[str], message: str) -> None:
     Path("other").mkdir()
     Path("other/a.trec").write_bytes(Path("a.trec").read_bytes())
-    done = ragindex("compare", *arguments)
+    done = ragindex(*arguments)
     assert done.code in (2, 3)
     assert message in done.err
 

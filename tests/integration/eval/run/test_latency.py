@@ -27,6 +27,7 @@ def test_a_method_that_joins_is_timed_together_with_those_that_were_timed_before
     joined = latency.measure_latency(timings(workspace, "abc"), QUERIES, 5, 0)
     assert read_journal(workspace) == "abc"
     assert len(runs(joined)) == 1
+    assert all(method.latency.reference.keys() == method.latency.per_query.keys() for method in joined)
     assert runs(joined) != runs(first)
     fewer = latency.measure_latency(timings(workspace, "ca"), QUERIES, 5, 0)  # two of one run: nothing is asked again
     assert read_journal(workspace) == ""

@@ -308,13 +308,6 @@ def test_an_answer_that_cannot_be_used_scores_nothing_and_is_asked_for_again(
     assert run(tmp_path, "bm25", llm="openai:small", no_cache=True).methods[0].metrics["EM"] == 1.0
 
 
-def test_a_budget_stops_reading_and_keeps_what_was_read(tmp_path: Path, server: OpenAIServer) -> None:
-    with opened(tmp_path, budget=1.0) as workspace, pytest.raises(BudgetError, match="The budget of"):
-        run(workspace, "bm25")  # one call alone may cost more
-    with opened(tmp_path, budget=100.0) as workspace:
-        assert run(workspace, "bm25").methods[0].metrics["EM"] == 1.0
-
-
 def test_readers_are_told_apart() -> None:
     first = AnswerReader(OfflineRules(), ContextLimits(2000), "", "english")
     others = [
@@ -326,3 +319,10 @@ def test_readers_are_told_apart() -> None:
     hit = Hit("a", "passage", ("a",), ("a",), "Sarn", TEXTS["sarn"][1], 1.0, "test")
     (reading,) = first.read([Query("q", "When was the Sarn surveyed?")], [Retrieval((hit,))])
     assert (reading.answer, reading.rests_on, reading.tokens, reading.calls) == ("1871", ("a",), 22, 0)
+
+
+def test_a_budget_stops_reading_and_keeps_what_was_read(tmp_path: Path, server: OpenAIServer) -> None:
+    with opened(tmp_path, budget=1.0) as workspace, pytest.raises(BudgetError, match="The budget of"):
+        run(workspace, "bm25")  # one call alone may cost more
+    with opened(tmp_path, budget=100.0) as workspace:
+        assert run(workspace, "bm25").methods[0].metrics["EM"] == 1.0

@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
 from scipy import stats
 
 from ragindex.errors import UsageError
 from ragindex_eval.auditing.rankings import RankingAudit, audit_rankings
+from ragindex_eval.data.run_files import read_qrels, read_run
 
 Scores = Mapping[str, Mapping[str, float]]
 QRELS = {"q1": {"a": 1, "b": 1}, "q2": {"c": 2, "d": 0}, "q3": {"e": 1}, "q4": {"f": 0}}
@@ -65,6 +67,16 @@ def test_pair_is_the_paired_test(tmp_path: Path) -> None:
     assert pair.interval[0] < pair.difference < pair.interval[1]
     (same,) = audit(tmp_path, first=RUN, second=RUN).pairs
     assert (same.difference, same.p, same.smallest, same.needed_questions) == (0, 1, None, None)
+
+
+@pytest.mark.parametrize("metric", ["R@10", "nDCG@20"])
+def test_figures_are_those_of_ir_measures(metric: str, tmp_path: Path) -> None:
+    folder = Path(__file__).parents[3] / "support" / "trec_eval"
+    done = audit_rankings([folder / "results.test.gz"], folder / "qrels.test.gz", metric)
+    qrels = read_qrels(folder / "qrels.test.gz")
+    run = {query: dict(ranked) for query, ranked in read_run(folder / "results.test.gz").rankings.items()}
+    expected = ir_measures.calc_aggregate([ir_measures.parse_measure(metric)], qrels, run)
+    assert done.runs[0].value == pytest.approx(next(iter(expected.values())), abs=1e-12)
 
 
 def test_refused(tmp_path: Path) -> None:

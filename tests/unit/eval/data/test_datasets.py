@@ -233,6 +233,13 @@ def test_json_lines_are_questions_as_in_a_csv(tmp_path: Path) -> None:
     }
 
 
+def test_json_lines_without_documents_are_questions_without_gold(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"question": "Red?"}\n{"question": "Blue?", "kind": "colour"}\n')
+    dataset = read_dataset(own(tmp_path / "docs"), questions=path)
+    assert (texts(dataset), dataset.gold) == ([("q00001", "Red?"), ("q00002", "Blue?")], None)
+
+
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_a_csv_of_other_programs(tmp_path: Path, mark: str) -> None:
     docs = own(tmp_path / "docs")
@@ -475,20 +482,22 @@ def kinds_of(dataset: Dataset) -> list[str]:
     return [dataset.gold[query.id].kind for query in dataset.queries]
 
 
-def test_so_many_questions_of_each_kind_are_drawn_by_the_seed() -> None:
-    everything = read_dataset("world:50:7")
-    counts = {kind: kinds_of(everything).count(kind) for kind in dict.fromkeys(kinds_of(everything))}
-    few, *_, many_more = sorted(counts, key=lambda kind: counts[kind])
-    drawn = read_dataset("world:50:7", kinds={many_more: 3, few: 1}, seed=1)
-    assert sorted(kinds_of(drawn)) == sorted([few, *[many_more] * 3])
-    assert [query.id for query in drawn.queries] == sorted(query.id for query in drawn.queries)
-    more = read_dataset("world:50:7", kinds={many_more: 4, few: 1}, seed=1)
-    assert {query.id for query in drawn.queries} < {query.id for query in more.queries}
-    assert len(read_dataset("world:50:7", kinds={many_more: 3, few: 1}, limit=2, seed=1).queries) == 2
-    others = read_dataset("world:50:7", kinds={many_more: 3, few: 1}, seed=2)
-    assert others.queries != drawn.queries
+def test_so_many_questions_of_each_kind_are_drawn_by_the_seed(tmp_path: Path) -> None:
+    rows = [f"What is {number}?,a.md,{'rare' if number % 5 == 0 else 'plain'}\n" for number in range(30)]
+    questions = csv(tmp_path, "question,documents,kind\n" + "".join(rows))
+
+    def draw(seed: int = 1, **options: Any) -> Dataset:
+        return read_dataset(own(tmp_path / "docs"), questions=questions, seed=seed, **options)
+
+    few = draw(kinds={"plain": 3, "rare": 1})
+    assert sorted(kinds_of(few)) == ["plain"] * 3 + ["rare"]
+    assert [query.id for query in few.queries] == sorted(query.id for query in few.queries)
+    more = draw(kinds={"plain": 4, "rare": 1})
+    assert {query.id for query in few.queries} < {query.id for query in more.queries}
+    assert len(draw(kinds={"plain": 3, "rare": 1}, limit=2).queries) == 2
+    assert draw(seed=2, kinds={"plain": 3, "rare": 1}).queries != few.queries
     with pytest.raises(UsageError, match="No question is of the kind 'none'. Kinds: "):
-        read_dataset("world:50:7", kinds={"none": 1})
+        draw(kinds={"none": 1})
 
 
 def test_every_question_is_as_likely_and_each_seed_draws_anew() -> None:
