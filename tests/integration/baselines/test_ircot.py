@@ -190,6 +190,14 @@ def test_the_answer_stands_behind_the_last_fact(server: OpenAIServer, tmp_path: 
     assert (retrieval.notes, len(server.requests)) == ((SECOND,), 1)
 
 
+def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, "Her birthplace has to be found.", "So the answer is: unknown.")
+    with opened(tmp_path, server) as workspace:
+        retrieval = ask(workspace, "ircot")
+    assert steps(retrieval)[-1] == (2, "end", "The thought gives up.")
+    assert (retrieval.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
+
+
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
     given: Any = {"question": "", "passages": [], "thoughts": []}
     message = [message.content for message in render_messages(THOUGHT, given) if message.role == "assistant"]

@@ -130,6 +130,20 @@ def test_follow_ups_without_an_answer_are_searched(server: OpenAIServer, tmp_pat
     assert {hit.id for ranking in alone for hit in ranking.hits} <= {hit.id for hit in retrieval.hits}
 
 
+@pytest.mark.parametrize(("merge", "expected"), [("rrf", "ilse"), ("score", "ilse"), ("interleave", "bridge")])
+def test_merging_as_ircot_does(server: OpenAIServer, tmp_path: Path, merge: str, expected: str) -> None:
+    script(server, {"follow_ups": [WHERE]})
+    with opened(tmp_path, server) as workspace:
+        retrieval = ask(workspace, f"self-ask(base=bm25, searches=true, merge={merge})")
+        rounds = [ask(workspace, "bm25", text) for text in (QUESTION, NOTES[1])]
+    assert ids(retrieval)[0] == expected
+    if merge == "score":
+        best = {
+            hit.id: max(h.score for ranking in rounds for h in ranking.hits if h.id == hit.id) for hit in retrieval.hits
+        }
+        assert [hit.score for hit in retrieval.hits] == [best[hit.id] for hit in retrieval.hits]
+
+
 def test_a_question_without_parts(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, {"follow_ups": []})
     with opened(tmp_path, server) as workspace:

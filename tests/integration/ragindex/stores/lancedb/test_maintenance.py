@@ -233,3 +233,36 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     assert now.indexes["tokens_idx"].made_from == made_from
     with pytest.raises(ValueError, match="some no longer has version 99"):
         files.read_version(store.database.place("some"), 99)
+
+
+# ---------------------------------------------------------------- processes that die
+
+
+@pytest.mark.parametrize("left", ["file", "_transactions/.tmp1", "_versions/.tmp1", "data/1.lance"])
+def test_a_collection_without_a_version_is_none(left: str, tmp_path: Path) -> None:
+    store = LanceDB().open(tmp_path)
+    file = tmp_path / "half.lance" / left
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"half")
+    assert (store.names(), store.version("half")) == ([], None)
+    collection = store.create("half", SCHEMA)
+    collection.upsert(records({"a": "oak"}))
+    assert [store.names(), collection.get(["a"], ("text",)).to_pylist()] == [["half"], [{"id": "a", "text": "oak"}]]
+    store.drop("half")
+    assert (store.names(), (tmp_path / "half.lance").exists()) == ([], False)
+
+
+def test_a_removal_that_died_leaves_nothing_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    store = LanceDB().open(tmp_path)
+    store.create("gone", SCHEMA).upsert(records({"a": "oak"}))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("shutil.rmtree", die)
+        store.drop("gone")
+    assert (store.names(), store.version("gone")) == ([], None)
+    store.create("gone", SCHEMA).upsert(records({"b": "fen"}))
+    assert list(store.create("gone", SCHEMA).get(["a", "b"], ()).column("id").to_pylist()) == ["b"]
+    store.drop("nothing")
+    assert not (tmp_path / "dropped").exists()
