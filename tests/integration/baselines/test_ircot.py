@@ -205,6 +205,15 @@ def test_the_demonstrations_are_in_the_form_asked_for() -> None:
     assert ["So the answer is" in text for text in message] == [False, True]
 
 
+def test_a_server_without_json(server: OpenAIServer, tmp_path: Path) -> None:
+    server.refuses = {"response_format"}
+    script(server, f"{SECOND} That is all.", ANSWERED)
+    with opened(tmp_path, server) as workspace:
+        retrieval = ask(workspace, "ircot")
+    assert retrieval.notes == (SECOND,)
+    assert steps(retrieval)[3:] == [(2, "thought", ANSWERED), (2, "end", "The thought holds the answer.")]
+
+
 def ranking(*scored: tuple[str, float]) -> tuple[Hit, ...]:
     return tuple(Hit(id, "passage", (id,), (id,), "", id, score, "base") for id, score in scored)
 

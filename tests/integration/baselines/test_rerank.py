@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import make_desk, ragindex
 from made_language import QUICK
 from openai_server import KEY, OpenAIServer, drop, says, status
 from rerank_server import change_body, reranking, results
@@ -389,3 +390,31 @@ def test_a_cross_encoder_gives_one_number(answer: Any, message: str, scripted: S
     scripted.answer = answer
     with pytest.raises(UsageError, match=f"'made/up' must give one number a passage. {message}"):
         ask(make_index(), CROSS)
+
+
+def test_a_comparison_with_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_desk(tmp_path, monkeypatch)
+    rows = "Which hill is highest?,hill.md\nWhich river carries slate?,rivers/sarn.md\n"
+    (tmp_path / "questions.csv").write_text(f"question,documents\n{rows}")
+    asked_for = (
+        "compare",
+        "notes",
+        "--questions",
+        "questions.csv",
+        "--methods",
+        "bm25,dense",
+        "--k",
+        "1",
+        "--encoder",
+        "lsa:1",  # one dimension: cosines of 1, equal on every processor
+        "--json",
+        "-",
+    )
+    value = ragindex(*asked_for, "--with-rerank").json
+    assert value["asked"] == ["bm25", "bm25 + rerank", "dense", "dense + rerank"]
+    assert [method["label"] for method in value["methods"]] == ["bm25", "bm25 + rerank", "dense + rerank", "dense"]
+    assert value["methods"][1]["params"]["base"] == {"name": "bm25", "params": value["methods"][0]["params"]}
+    # in one dimension all documents are equally near, and hill.md comes first
+    assert [method["metrics"]["R@1"] for method in value["methods"]] == [1.0, 1.0, 1.0, 0.5]
+    done = ragindex(*asked_for, "--reranker", "nobody")
+    assert (done.code, "A reranker is one of cross-encoder" in done.err) == (2, True)

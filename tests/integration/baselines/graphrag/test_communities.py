@@ -13,6 +13,7 @@ from openai_server import OpenAIServer, chat
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
+from ragindex.errors import UsageError
 from ragindex.estimate import estimate
 from ragindex.index import fit_watch
 from ragindex.index.index import Index
@@ -134,6 +135,13 @@ def test_numbers_loops_names_without_triples_and_ways_to_write_one(tmp_path: Pat
     assert table(vectors)["ülm"]["passage_ids"] == ["2", "3"]
 
 
+def test_with_numbers(tmp_path: Path) -> None:
+    with_numbers = EntityGraph(numbers=True)
+    graph = built(tmp_path, [spelt("1", "Ann|born in|1871")], with_numbers).open_part(with_numbers)
+    assert sorted(table(graph.entities)) == ["1871", "Ann"]
+    assert [row["weight"] for row in table(graph.relations).values()] == [1.0]
+
+
 def test_only_what_changed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_watch, "UNKNOWN_LIMIT", 1.0)  # "Gus" is new, and a new fit would encode all again
     monkeypatch.setattr(fit_watch, "TURNOVER_LIMIT", 2.0)
@@ -248,6 +256,15 @@ def test_nothing_to_join(tmp_path: Path) -> None:
     workspace.remove(["1", "2"])
     workspace.build()
     assert table(workspace.open_part(EntityGraph()).entities) == {}
+
+
+def test_the_parts_say_what_they_can_stand_on() -> None:
+    with pytest.raises(UsageError, match="'of' parameter of communities must be entity_graph"):
+        part("communities(of=triples)")
+    with pytest.raises(UsageError, match="'of' parameter of entity_graph must be triples"):
+        part("entity_graph(of=passages)")
+    with pytest.raises(UsageError, match="max_size"):
+        part("communities(max_size=1)")
 
 
 # ---------------------------------------------------------------- reports

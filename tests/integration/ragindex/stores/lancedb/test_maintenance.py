@@ -93,6 +93,20 @@ def test_size_after_twelve_syncs(
     assert len(versions(store)) <= 2  # and the one that the index was made from
 
 
+def test_bytes_are_those_of_the_version_read(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({f"r{n}": "oak " * 200 for n in range(50)}))
+    collection.finish()
+    small = store.open("some", collection.version)
+    described = small.describe()["bytes"]
+    collection.upsert(records({f"s{n}": f"{n} fen " * 2000 for n in range(50)}))
+    collection.finish()
+    assert small.describe()["bytes"] == described
+    assert int(collection.describe()["bytes"]) > 1.5 * int(described)
+    assert size(store) >= int(collection.describe()["bytes"])
+
+
 def test_small_fragments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_FRAGMENTS", 6)
     store = LanceDB(memory_gib=0).open(tmp_path)
@@ -168,6 +182,19 @@ def test_cleaning(tmp_path: Path) -> None:
     store.clean("some", set())
     assert middle not in versions(store)
     assert store.version("some") == collection.version
+
+
+def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({"a": "oak"}))
+    left = store.database.place("some") / "data" / "00010110000001011101010098cf6843ce803c9107f4a4847f.lance"
+    left.write_bytes(b"of a write that was never committed")
+    collection.upsert(records({"b": "fen"}))
+    collection.finish()
+    store.clean("some", set())
+    assert not left.exists()
+    assert collection.count() == 2
 
 
 @pytest.mark.parametrize("how", ["rows", "file", "manifest"])
