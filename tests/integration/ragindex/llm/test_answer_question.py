@@ -231,3 +231,8 @@ def test_answers_that_are_nearly_right(
     server: OpenAIServer, reply: str | Mapping[str, Any], answer: CitedAnswer
 ) -> None:
     assert answer_with(server, reply)[0] == answer
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    output = AnswerOutput(answer="Paris", passages=[1], found=True)
+    assert answer_question.resolve_citations(output, AnswerContext()) == CitedAnswer("Paris", False, {}, 0)

@@ -164,6 +164,19 @@ def test_answers_of_another_model_are_never_kept(
     assert len(server.requests) == (1 if reusable else 2)
 
 
+def test_cut_and_refused_answers_are_not_kept(server: OpenAIServer, tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    server.faults.extend([chat(content='{"text": "cu', finish_reason="length")] * 2)
+    server.faults.append(chat(content=None, refusal="no"))
+    model = opened(server, path)
+    for text in ("one", "two"):
+        with pytest.raises(LLMError):
+            model.run(ECHO, {"text": text})
+    reuser = reusing(server, path, temperature=0.2)
+    assert [reuser.run(ECHO, {"text": text}).text for text in ("one", "two")] == ["one", "two"]
+    assert len(server.requests) == 5
+
+
 def test_kept_answers_of_an_index_that_is_only_read(server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     opened(server, path).run(ECHO, TEXT)
