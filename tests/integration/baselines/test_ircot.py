@@ -190,11 +190,28 @@ def test_the_answer_stands_behind_the_last_fact(server: OpenAIServer, tmp_path: 
     assert (retrieval.notes, len(server.requests)) == ((SECOND,), 1)
 
 
+def test_a_thought_may_give_up(server: OpenAIServer, tmp_path: Path) -> None:
+    thinks(server, "Her birthplace has to be found.", "So the answer is: unknown.")
+    with opened(tmp_path, server) as workspace:
+        retrieval = ask(workspace, "ircot")
+    assert steps(retrieval)[-1] == (2, "end", "The thought gives up.")
+    assert (retrieval.notes, len(server.requests)) == (("Her birthplace has to be found.",), 2)
+
+
 def test_the_demonstrations_are_in_the_form_asked_for() -> None:
     given: Any = {"question": "", "passages": [], "thoughts": []}
     message = [message.content for message in render_messages(THOUGHT, given) if message.role == "assistant"]
     assert [read_json(text, Thought)[1] for text in message] == ["strict", "strict"]
     assert ["So the answer is" in text for text in message] == [False, True]
+
+
+def test_a_server_without_json(server: OpenAIServer, tmp_path: Path) -> None:
+    server.refuses = {"response_format"}
+    script(server, f"{SECOND} That is all.", ANSWERED)
+    with opened(tmp_path, server) as workspace:
+        retrieval = ask(workspace, "ircot")
+    assert retrieval.notes == (SECOND,)
+    assert steps(retrieval)[3:] == [(2, "thought", ANSWERED), (2, "end", "The thought holds the answer.")]
 
 
 def ranking(*scored: tuple[str, float]) -> tuple[Hit, ...]:

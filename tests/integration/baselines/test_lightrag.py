@@ -6,6 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_extractions import asking, openie, spelt
 from openai_server import KEY, OpenAIServer
 
@@ -13,7 +15,7 @@ from ragindex.index.index import Index
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
 from ragindex_baselines.dense import Dense
-from ragindex_baselines.lightrag import KEYWORDS, LightRAG
+from ragindex_baselines.lightrag import KEYWORDS, LightRAG, add_places
 
 DOCUMENTS = (
     spelt("1", "Ann|knows|Bob", "Bob|knows|Cid"),
@@ -109,6 +111,18 @@ def test_keywords_by_rule() -> None:
         ["Oru", "Port Callan"],
         ["floods Oru change trade Port Callan"],
     )
+
+
+@given(st.lists(st.lists(st.lists(st.sampled_from("abcde"), unique=True, max_size=4), max_size=6), max_size=3))
+def test_scores_of_passages(rankings: list[list[list[str]]]) -> None:
+    exact: dict[str, Fraction] = {}
+    for ranking in rankings:
+        for place, ids in enumerate(ranking):
+            for id in ids:
+                exact[id] = exact.get(id, Fraction()) + Fraction(1, 1 + place)
+    scores = add_places(rankings)
+    assert list(scores) == sorted(exact, key=lambda id: (-exact[id], id))
+    assert scores == pytest.approx({id: float(score) for id, score in exact.items()})
 
 
 def test_parts_of_each_mode() -> None:

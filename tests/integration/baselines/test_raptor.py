@@ -106,6 +106,14 @@ def test_a_tree_of_leaves_is_the_passages(tmp_path: Path) -> None:
             assert all(step.index != WAYS for step in retrieval.trace)
 
 
+def test_over_another_base(tmp_path: Path) -> None:
+    with Index.open(tmp_path, chunking=None, encoder=Compass(), create=True) as workspace:
+        workspace.add(BRIDGED)
+        scheme = Raptor(tree=TREE, base=registry.scheme("bm25"))
+        workspace.build(scheme)
+        assert list_ids(ask(workspace, scheme, "c2", 9)) == ["c2", "summary of 3", "summary of 20"]
+
+
 def test_what_cannot_be_asked_for() -> None:
     with pytest.raises(UsageError, match="'base' parameter of raptor must be a method that searches one part `over`"):
         registry.scheme("raptor(base=gear)")

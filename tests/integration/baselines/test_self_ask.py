@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from answering import answer_from_retrieval
+from built_retriever import built_retriever
 from made_dialogues import (
     DOCUMENTS,
     LONGER,
@@ -22,11 +23,13 @@ from made_dialogues import (
 from made_language import answering
 from openai_server import OpenAIServer
 
+from ragindex.filters import meta
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
 from ragindex.llm.tasks import render_messages
-from ragindex.types import Document
-from ragindex_baselines.self_ask import FollowUp, drop_repeats, split_by_rule
+from ragindex.plugins import registry
+from ragindex.types import Document, Query
+from ragindex_baselines.self_ask import FOLLOW_UPS, FollowUp, SelfAsk, drop_repeats, split_by_rule
 
 WHO = {"question": "Who designed Ostra Bridge?", "answer": "Ilse Harrow"}
 WHERE = {"question": "Where was Ilse Harrow born?", "answer": "Port Callan"}
@@ -130,12 +133,35 @@ def test_follow_ups_without_an_answer_are_searched(server: OpenAIServer, tmp_pat
     assert {hit.id for ranking in alone for hit in ranking.hits} <= {hit.id for hit in retrieval.hits}
 
 
+@pytest.mark.parametrize(("merge", "expected"), [("rrf", "ilse"), ("score", "ilse"), ("interleave", "bridge")])
+def test_merging_as_ircot_does(server: OpenAIServer, tmp_path: Path, merge: str, expected: str) -> None:
+    script(server, {"follow_ups": [WHERE]})
+    with opened(tmp_path, server) as workspace:
+        retrieval = ask(workspace, f"self-ask(base=bm25, searches=true, merge={merge})")
+        rounds = [ask(workspace, "bm25", text) for text in (QUESTION, NOTES[1])]
+    assert ids(retrieval)[0] == expected
+    if merge == "score":
+        best = {
+            hit.id: max(h.score for ranking in rounds for h in ranking.hits if h.id == hit.id) for hit in retrieval.hits
+        }
+        assert [hit.score for hit in retrieval.hits] == [best[hit.id] for hit in retrieval.hits]
+
+
 def test_a_question_without_parts(server: OpenAIServer, tmp_path: Path) -> None:
     script(server, {"follow_ups": []})
     with opened(tmp_path, server) as workspace:
         base, retrieval = ask(workspace, "bm25"), ask(workspace, "self-ask(base=bm25, searches=true)")
     assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in base.hits]
     assert (retrieval.notes, retrieval.trace[-1].note) == ((), "There is no follow-up question.")
+
+
+def test_nothing_found_is_no_failure(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": [WHO]})
+    with opened(tmp_path, server) as workspace:
+        query = Query("q", QUESTION, meta("half", "no such half"))
+        (retrieval,) = built_retriever(workspace, "self-ask(base=bm25, searches=true)").retrieve([query], 5)
+    assert (retrieval.hits, retrieval.notes) == ((), NOTES[:1])
+    assert shown(server, 0) == f"The search found no passages.\n\nQuestion: {QUESTION}"
 
 
 def test_blank_repeated_and_surplus_follow_ups_go() -> None:
@@ -183,3 +209,10 @@ def test_offline_searches_find_what_the_base_does_not(tmp_path: Path) -> None:
         "Ilse Harrow was born in what? Port Callan",
         "The answer is: Ilse Harrow.",
     )
+
+
+def test_what_it_asks_and_needs() -> None:
+    assert SelfAsk().tasks() == (FOLLOW_UPS,)
+    assert SelfAsk(answers=True).tasks() == (FOLLOW_UPS, ANSWER)
+    assert SelfAsk().parts() == registry.scheme("dense").parts()
+    assert registry.label(SelfAsk()) == "self-ask"

@@ -4,6 +4,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,14 @@ def test_a_model_writes_the_second_question(tmp_path: Path, monkeypatch: pytest.
         server.write = lambda _: json.dumps({"question": "  "})
         with pytest.raises(LLMError, match="second-question"):
             opened.open_method("hop(base=bm25, rewrite=model)").retrieve([Query("q", "a film by Ada?")], 5)
+
+
+def test_without_a_model_both_ways_of_writing_are_the_same(index: Index) -> None:
+    queries = [Query(str(number), write(random.Random(number), QUESTIONS[0])) for number in range(6)]
+    by_rules, by_model = (
+        index.open_method(f"hop(base=dense, rewrite={how})").retrieve(queries, 10) for how in ("rules", "model")
+    )
+    assert [answer.hits for answer in by_rules] == [
+        tuple(replace(hit, source=answer.hits[0].source) for hit in other.hits)
+        for answer, other in zip(by_rules, by_model, strict=True)
+    ]

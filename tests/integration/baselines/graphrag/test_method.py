@@ -9,6 +9,7 @@ import pytest
 from made_extractions import imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
+from ragindex.errors import UsageError
 from ragindex.filters import Filter
 from ragindex.index.index import Index
 from ragindex.plugins import registry
@@ -98,6 +99,13 @@ def test_notes_are_bounded_and_can_be_left_out(workspace: Index) -> None:
     (relations,) = ask(workspace, GraphRAG(note_tokens=0, relation_tokens=9), "Ann").notes
     assert len(relations) <= 36
     assert ask(workspace, GraphRAG(note_tokens=0, relations=0), "Ann").notes == ()
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UsageError, match="'communities' parameter of graphrag must be communities"):
+        registry.scheme("graphrag(communities=passages)")
+    with pytest.raises(UsageError, match="The 'entities' parameter of graphrag"):
+        registry.scheme("graphrag(entities=0)")
 
 
 def entity(key: str, passages: Sequence[str] = (), neighbours: tuple[str, ...] = ()) -> Nearby:

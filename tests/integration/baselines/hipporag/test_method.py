@@ -16,11 +16,13 @@ from made_extractions import asking, imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
 from examples import examples
-from ragindex.errors import LLMError, MissingPartError, StaleWarning
+from ragindex.errors import LLMError, MissingPartError, StaleWarning, UsageError
+from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.vectors.similar_pairs import SimilarPairs
 from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
 from ragindex.retrieval.fusion import normalize_scores
 from ragindex.types import Document, Query, Triple
 from ragindex_baselines.hipporag import spread_vectors, weighted_graph
@@ -318,6 +320,18 @@ def test_without_any_triple_passages_are_ranked_by_cosine(tmp_path: Path) -> Non
         assert (retrieval.trace[0].ids, retrieval.trace[1].ids) == ((), ())
 
 
+def test_passages_that_are_all_equally_near(tmp_path: Path) -> None:
+    retrievals, nothing = FACTS.open(small(tmp_path, D)).retrieve([Query("q", "ghi"), Query("none", "123")], 3)
+    assert [(hit.id, hit.score) for hit in retrievals.hits] == [("D", pytest.approx(0.025))]
+    assert nothing.hits == ()  # no letter, no vector
+
+
+def test_facts_that_do_not_pass_the_filter_seed_nothing(letters: Index) -> None:
+    (retrieval,) = FACTS.open(letters).retrieve([Query("q", "abc rises in xyz", meta("id", "C", "D"))], 5)
+    assert {hit.id for hit in retrieval.hits} <= {"C", "D"}
+    assert retrieval.trace[0].ids == ("C#t0000",)
+
+
 def test_parts_of_different_corpora_are_refused(tmp_path: Path) -> None:
     workspace = small(tmp_path, A, B)
     workspace.add([C])
@@ -390,3 +404,8 @@ def test_a_model_is_asked_for_entities_alone() -> None:
     assert ENTITIES.parts() == common
     assert POWER.parts() == (*common, Vectors(of=PhraseGraph().over))
     assert FACTS.parts() == (*common, Vectors(of=PhraseGraph().over), SpreadVectors())
+
+
+def test_another_part_is_no_graph() -> None:
+    with pytest.raises(UsageError, match="'graph' parameter of hipporag must be"):
+        registry.scheme("hipporag(graph=passages)")

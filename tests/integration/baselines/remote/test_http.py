@@ -13,6 +13,7 @@ from openai_server import KEY, Fault, OpenAIServer, drop, says, slow, status
 from search_server import PLAIN, VECTOR_STORE, dripping, searching
 from served import DOCUMENTS, build_index, serving
 
+import ragindex
 from ragindex._util.http import RequestProblemError
 from ragindex.corpus import Corpus
 from ragindex.errors import RequestError, ServiceError, UsageError
@@ -306,6 +307,35 @@ def test_a_key_that_is_not_set(index: Index, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("SEARCH_API_KEY")
     with pytest.raises(UsageError, match="needs a key: set the environment variable SEARCH_API_KEY"):
         ask(index, "http://127.0.0.1:1/search")
+
+
+def write_questions(folder: Path) -> tuple[Path, Path]:
+    documents, questions = folder / "documents", folder / "questions.csv"
+    for document in DOCUMENTS:
+        path = documents / f"{document.id}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {document.title}\n{document.text}\n")
+    questions.write_text(
+        "question,documents\nWhen was the lighthouse of Lindau built?,lindau.md\nHow long does rye bread keep?,"
+        "notes/bread.md\nHow long does the ferry to Bregenz take?,ferry.md\n"
+    )
+    return documents, questions
+
+
+def as_files(change: Callable[[str], str]) -> list[ragindex.Document]:
+    return [replace(document, id=change(f"{document.id}.md")) for document in DOCUMENTS]
+
+
+def test_ids_that_match_nothing_are_in_the_notes(server: OpenAIServer, tmp_path: Path) -> None:
+    searching(server, as_files(lambda id: id if id == "ferry.md" else f"other/{id}"))
+    documents, questions = write_questions(tmp_path)
+    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY)"
+    result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[2])
+    (note,) = [note for note in result.comparison.notes if "no document of the corpus" in note]
+    assert note == (
+        f"{service}: 3 hits on 3 of 3 questions name no document of the corpus, and count as misses: "
+        "'other/lindau.md', 'other/notes/bread.md'"
+    )
 
 
 def test_ragindex_serve_answers_both_protocols(tmp_path: Path, index: Index) -> None:

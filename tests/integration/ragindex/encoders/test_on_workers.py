@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -96,6 +97,15 @@ def test_index_is_that_of_one_process(tmp_path: Path, threads: Recording) -> Non
             index.add(documents(10, first=995))
             index.build()
     assert len(letters.ENCODED) - encoded == len(threads.texts) == 1005  # workers are threads of this process
+
+
+def test_processes_give_what_threads_give(tmp_path: Path) -> None:
+    expected = build(tmp_path / "alone", 300, Letters())
+    letters.ENCODED.clear()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool, ragindex.use_executor(recording := Recording(pool)):
+        assert build(tmp_path / "processes", 300, Letters()) == expected
+    assert len(recording.texts) == 300
+    assert letters.ENCODED == []
 
 
 def test_batches_are_bounded_by_bytes(threads: Recording) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import openai_server
 import pytest
-from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, status, usage
+from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embedding, says, slow, status, usage
 
 from ragindex.accounting import ledger
 from ragindex.encoders import openai_compatible
@@ -130,6 +130,15 @@ def test_known_prefixes_are_named_once_and_never_applied(
     assert [advised in record.getMessage() for record in caplog.records] == [True] * bool(advised)
 
 
+@pytest.mark.parametrize("given", [{"query_prefix": ""}, {"document_prefix": "passage: "}])
+def test_a_prefix_that_is_given_needs_no_advice(
+    server: OpenAIServer, given: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    openai_compatible._advised.clear()
+    _opened(model="nomic-embed-text", **given).encode_documents(["one"])
+    assert caplog.records == []
+
+
 # ---------------------------------------------------------------- what is booked
 
 
@@ -191,6 +200,14 @@ def test_settings_that_cannot_be(server: OpenAIServer, monkeypatch: pytest.Monke
 def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     server.faults.append(fault)
     np.testing.assert_allclose(_opened(retries=1).encode_queries(["one"]), _expected(["one"]), atol=1e-7)
+    assert len(server.requests) == 2
+
+
+def test_slow_answers_are_asked_for_again(server: OpenAIServer) -> None:
+    server.faults.extend([slow(0.6)] * 2)
+    encoder = _opened(timeout=0.2, retries=1, dimensions=NATIVE)
+    with pytest.raises(ServiceError, match="no answer after 2 tries: .*timed out"):
+        encoder.encode_queries(["one"])
     assert len(server.requests) == 2
 
 
@@ -299,6 +316,12 @@ def test_a_service_that_is_down_gets_few_requests(
     with pytest.raises(ServiceError):
         list(_opened(retries=0, dimensions=NATIVE).encode_by_request([f"text {number}" for number in range(16)]))
     assert len(server.requests) == requests
+
+
+def test_no_server(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBEDDING_BASE_URL", "http://127.0.0.1:1/v1")
+    with pytest.raises(ServiceError, match=r"openai:small at http://127\.0\.0\.1:1/v1 failed: no answer after 1 tries"):
+        _opened(retries=0).encode_queries(["one"])
 
 
 def test_an_unknown_path_stops_at_once_and_the_address_is_suggested(

@@ -96,6 +96,11 @@ def test_a_pipeline_with_an_exported_retriever_is_saved_and_loaded(
     assert loaded.run({"retriever": {"query": QUESTION}}) == output
 
 
+def test_an_open_method_cannot_be_saved(opened: ragindex.IndexRetriever) -> None:
+    with pytest.raises(UsageError, match=r"HaystackRetriever\(index=FOLDER, method=METHOD\)"):
+        HaystackRetriever(retriever=opened).to_dict()
+
+
 async def test_errors_are_those_of_ragindex(library: Path, opened: ragindex.IndexRetriever) -> None:
     both = {"index": "a", "method": "b"}
     wrong = ({}, {"index": "a"}, {"method": "b"}, both | {"retriever": opened}, both | {"exported": "c"})

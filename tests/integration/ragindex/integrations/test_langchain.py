@@ -1,5 +1,6 @@
 """The retriever for LangChain: the framework's own suite, async, metadata, chains, errors."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,12 @@ async def test_filters_of_retriever_and_call_both_hold(opened: ragindex.IndexRet
     assert sources(await retriever.ainvoke(QUESTION, filter={"kind": "mill"})) == ["mill"]
     assert retriever.invoke(QUESTION, filter={"year": 1931}) == []
     assert len(retriever.invoke(QUESTION, k=1)) == len(await retriever.ainvoke(QUESTION, k=1)) == 1
+
+
+async def test_async_searches_in_another_thread(opened: ragindex.IndexRetriever, searching: list[int]) -> None:
+    await LangChainRetriever(retriever=opened).ainvoke(QUESTION)
+    assert searching
+    assert threading.get_ident() not in searching
 
 
 class _Events(BaseCallbackHandler):

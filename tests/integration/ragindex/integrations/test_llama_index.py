@@ -1,5 +1,6 @@
 """The retriever for LlamaIndex: nodes, async, filters, query engines, errors."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,12 @@ async def test_filters(opened: ragindex.IndexRetriever) -> None:
     retriever = LlamaIndexRetriever(opened, 4, MetadataFilters(filters=[later]))
     assert sources(retriever.retrieve(QUESTION)) == sources(await retriever.aretrieve(QUESTION)) == ["light"]
     assert len(LlamaIndexRetriever(opened, 4).retrieve(QUESTION)) == 4
+
+
+async def test_async_searches_in_another_thread(opened: ragindex.IndexRetriever, searching: list[int]) -> None:
+    await LlamaIndexRetriever(opened).aretrieve(QUESTION)
+    assert searching
+    assert threading.get_ident() not in searching
 
 
 async def test_a_query_engine_reads_the_nodes(opened: ragindex.IndexRetriever) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from openai_server import OpenAIServer
 from examples import examples
 from ragindex.accounting import ledger
 from ragindex.errors import UsageError
+from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.llm import tokens
+from ragindex.llm import answer_question, tokens
 from ragindex.llm.answer_question import (
     ANSWER,
+    AnswerContext,
     AnswerOutput,
     CitedAnswer,
     NumberedPassage,
@@ -123,6 +126,12 @@ def test_packing(texts: list[str], notes: list[str], budget: int) -> None:
     _is_packed([hit(str(number), text, text[:5]) for number, text in enumerate(texts)], notes, budget, "")
 
 
+def test_whose_tokens_count(tmp_path: Path) -> None:
+    model = OpenAICompatibleChat(model="small", base_url="http://127.0.0.1:1")
+    assert Index.open(tmp_path / "a", llm=model, create=True).tokens_counted_by == "small"
+    assert Index.open(tmp_path / "b", create=True).tokens_counted_by == ""
+
+
 def test_the_prompt_holds_passages_notes_and_question() -> None:
     _, user = render_messages(ANSWER, answer_inputs("When was it built?", build_context(HITS[:2], ("It is tall.",))))
     assert user.content == (
@@ -131,6 +140,22 @@ def test_the_prompt_holds_passages_notes_and_question() -> None:
         "Notes of the search:\nIt is tall.\n\n"
         "Question: When was it built?"
     )
+
+
+def test_without_passages_the_instruction_alone_is_left() -> None:
+    system, user = render_messages(ANSWER, answer_inputs("When was it built?", AnswerContext()))
+    assert user.content == "Question: When was it built?"
+    assert "in as few words as say all of it" in system.content
+    assert "passages that a search found" not in system.content
+    assert "Velka" not in system.content
+
+
+def test_each_style_says_how_long_an_answer_is() -> None:
+    given = answer_inputs("?", build_context(HITS))
+    message = {name: render_messages(task, given)[0].content for name, task in answer_question.READER_TASKS.items()}
+    limits = {name: "at most six words" in text for name, text in message.items()}
+    assert limits == {"short": False, "six-words": True, "fewest-words": False}
+    assert all("each step that leads to it" in text and "A note may be a guess" in text for text in message.values())
 
 
 def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:
@@ -206,3 +231,8 @@ def test_answers_that_are_nearly_right(
     server: OpenAIServer, reply: str | Mapping[str, Any], answer: CitedAnswer
 ) -> None:
     assert answer_with(server, reply)[0] == answer
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    output = AnswerOutput(answer="Paris", passages=[1], found=True)
+    assert answer_question.resolve_citations(output, AnswerContext()) == CitedAnswer("Paris", False, {}, 0)

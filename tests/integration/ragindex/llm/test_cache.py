@@ -5,6 +5,7 @@ import os
 import sqlite3
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from ragindex.errors import DataError, StoreError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
 from ragindex.llm.cache import (
+    CachedResponse,
     SQLiteCache,
+    TaskSummary,
     disk_size,
     export_calls,
     import_calls,
@@ -162,6 +165,19 @@ def test_paid_answers_of_format_2_stay_readable(tmp_path: Path) -> None:
     assert SQLiteCache(tmp_path / "calls.sqlite").get(key(1)) == ANSWER
 
 
+def test_many_threads(tmp_path: Path) -> None:
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
+
+    def keep(number: int) -> CachedResponse | None:
+        cache.put(key(number), ORIGIN, replace(ANSWER, input_tokens=number))
+        return cache.get(key(number))
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(keep, range(300)))
+    assert [answer and answer.input_tokens for answer in answers] == list(range(300))
+    assert summarize(cache) == [TaskSummary("echo", 300, 75.0, sum(range(300)), 1500, 1000.0)]
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
     cache = SQLiteCache(tmp_path / "calls.sqlite")
@@ -186,6 +202,17 @@ def test_what_cannot_be_written_or_read(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="has format 9; this version of ragindex reads format 2"):
         SQLiteCache(tmp_path / "newer").get(key(1))
+
+
+def test_a_row_that_cannot_be_written_is_told_to_whoever_waits(tmp_path: Path) -> None:
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
+    cache.get(key(1))
+    connection = sqlite3.connect(cache.path)
+    connection.execute("DROP TABLE calls")
+    connection.close()
+    for number in range(2):
+        with pytest.raises(StoreError, match="no such table: calls"):
+            cache.put(key(number), ORIGIN, ANSWER)
 
 
 def test_forgetting(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.cache import SQLiteCache, import_calls
 from ragindex.llm.client import LLMClient
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.reading_cache import open_reading_cache
 
 TEXT = {"text": "one two"}
 EARLIER = Path(__file__).parents[3] / "support" / "answers_of_earlier_keys.jsonl"
@@ -161,6 +162,29 @@ def test_answers_of_another_model_are_never_kept(
     assert (before[1].change, before[1].reusable) == (f"model small → {name}", reusable)
     reusing(server, path, model=name).run(ECHO, TEXT)
     assert len(server.requests) == (1 if reusable else 2)
+
+
+def test_cut_and_refused_answers_are_not_kept(server: OpenAIServer, tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    server.faults.extend([chat(content='{"text": "cu', finish_reason="length")] * 2)
+    server.faults.append(chat(content=None, refusal="no"))
+    model = opened(server, path)
+    for text in ("one", "two"):
+        with pytest.raises(LLMError):
+            model.run(ECHO, {"text": text})
+    reuser = reusing(server, path, temperature=0.2)
+    assert [reuser.run(ECHO, {"text": text}).text for text in ("one", "two")] == ["one", "two"]
+    assert len(server.requests) == 5
+
+
+def test_kept_answers_of_an_index_that_is_only_read(server: OpenAIServer, tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    opened(server, path).run(ECHO, TEXT)
+    for file in (None, tmp_path / "named.sqlite"):
+        cache = open_reading_cache(path, file)
+        setting = LLMSettings(cache=cache, prices=PRICES, clock=QUICK, reuse_answers=True)
+        assert opened(server, None, setting, seed=5).run(ECHO, TEXT) == Echo(text="one two")
+    assert len(server.requests) == 1
 
 
 def test_stored_settings_hold_no_secrets(server: OpenAIServer, tmp_path: Path) -> None:

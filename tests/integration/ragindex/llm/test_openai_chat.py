@@ -9,7 +9,7 @@ from typing import Any
 import openai_server
 import pytest
 from made_language import ECHO, PROMPT, Echo, opened, texts
-from openai_server import KEY, OpenAIServer, chat, cut, drop, says, status, usage
+from openai_server import KEY, OpenAIServer, chat, cut, drop, says, slow, status, usage
 from pydantic import BaseModel
 
 from ragindex.accounting import ledger
@@ -245,6 +245,12 @@ def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     assert tally.stages == {"echo": Counter({"retried": 2, "strict": 1})}
 
 
+def test_a_slow_answer_is_asked_for_again(server: OpenAIServer) -> None:
+    server.faults.append(slow(2.0))
+    assert run(server, timeout=1.0)[0] == Echo(text="one two")
+    assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -349,6 +355,14 @@ def test_bad_inputs_end_no_run(server: OpenAIServer, tmp_path: Path) -> None:
     with retrying_failed():
         assert opened(server, path).map(ECHO, texts(20), again=True) == expected
     assert len(server.requests) == request_count + 4
+
+
+def test_no_server(server: OpenAIServer) -> None:
+    with pytest.raises(
+        ServiceError, match=r"small at http://127\.0\.0\.1:1/v1 cannot be reached \(attempts: 1\); "
+    ) as caught:
+        opened(server, base_url="http://127.0.0.1:1/v1", retries=0).run(ECHO, TEXT)
+    assert not isinstance(caught.value, LLMError)
 
 
 # ---------------------------------------------------------------- answers that cannot be used

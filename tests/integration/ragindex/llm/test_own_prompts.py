@@ -60,6 +60,12 @@ def test_the_file_is_named_with_its_content(file: Path) -> None:
     assert OpenAICompatibleChat(model="small", prompts=str(file)).prompts != named
 
 
+def test_the_file_is_read_once(file: Path) -> None:
+    plugin = OpenAICompatibleChat(model="small", prompts=str(file))
+    file.unlink()
+    assert plugin.own_prompts.keys() == {"echo"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -171,6 +171,12 @@ def test_nothing_stays_open_when_no_claim_is_held(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.keys/*")) == []
 
 
+def test_a_claim_is_given_back_where_the_work_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), key_locks.hold_key(tmp_path / "calls.sqlite", key(1)):
+        _ = 1 / 0
+    assert not kept_out(tmp_path / "calls.sqlite", 1)
+
+
 def test_a_claim_is_given_back_where_its_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unlink(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError("read-only")
@@ -225,6 +231,20 @@ def test_killed_process_frees_its_claim(tmp_path: Path) -> None:
     os.kill(grandchild, signal.SIGKILL)
     os.close(reading)
     os.close(writing)
+
+
+def test_a_child_holds_no_claim_of_its_parents_and_drops_none(tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    with key_locks.hold_key(path, key(1)):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with key_locks.hold_key(path, key(2)):
+                os._exit(0 if kept_out(path, 1) and kept_out(path, 2) else 1)
+        assert ended(child) == 0
+        assert kept_out(path, 1)
+        assert not kept_out(path, 2)
+    assert not kept_out(path, 1)
 
 
 def test_a_child_that_leaves_the_work_of_its_parent_gives_nothing_back(tmp_path: Path) -> None:

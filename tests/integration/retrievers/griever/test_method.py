@@ -120,6 +120,17 @@ def test_one_batch_for_the_question_and_one_for_its_rewriting(
     assert batches == [(clause,)]
 
 
+def test_ngrams_can_be_encoded_as_texts(workspace: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    passing: list[int] = []
+    encode = CachedEncoder.encode_passing
+    monkeypatch.setattr(
+        CachedEncoder, "encode_passing", lambda self, texts: (passing.append(len(texts)), encode(self, texts))[1]
+    )
+    retrieval = ask(workspace, "griever(ngrams=texts, max_ngram=2, split=false, iterations=1)", "Who published it?")
+    assert passing == [5]  # three words and two pairs
+    assert retrieval.hits
+
+
 def test_the_way_is_explained(workspace: Index) -> None:
     question = "Where was the woman who married the publisher of The North Star born?"
     retrieval = ask(workspace, "griever(base_k=2)", question)

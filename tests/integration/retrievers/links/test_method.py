@@ -200,6 +200,12 @@ def test_titles_are_names_if_half_of_the_documents_begin_with_a_word_of_theirs(w
     assert named_by(workspace, []) == believed
 
 
+def test_few_titles_are_names(workspace: Index) -> None:
+    mention = Document("m", "Diary", "A letter on Overview 3 and on Ada Lundxxxx.")
+    assert named_by(workspace, [mention, *letters(0, 28)]) == {("u3", "overview 3")}
+    assert named_by(workspace, [Document("more", "Summary", "Nothing.")]) == {("u4", "ada lundxxxx")}  # 0 of 30
+
+
 def named_by(workspace: Index, documents: Sequence[Document], **settings: int) -> set[tuple[str, str]]:
     links = links_of(workspace, documents, "m", **settings)
     return {(link.passage, link.name) for link in links if not link.backward}

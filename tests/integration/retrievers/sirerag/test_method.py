@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from made_language import PRICES, QUICK, answering
 from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, opened, task_of, write
@@ -19,7 +18,7 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
-from ragindex.parts.trees.summary_tree import SummaryTree, write_sentences
+from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.parts.trees.tasks import ABSTRACTNESS
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.trees.tree_search import WAYS
@@ -176,11 +175,6 @@ def test_what_can_stand_where() -> None:
 
 def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer, tmp_path: Path) -> None:
     """(E): two texts of different rings name X; the cluster of both is summarised beside those of the rings."""
-    assert write_sentences([("1",), ("2", "3"), ("9",)], StoredNodes()) == [  # type: ignore[arg-type]
-        "This text is about ANN, BOB.",
-        "This text is about BOB, ULM, EVE.",
-        "",
-    ]
     plain = SummaryTree(stop_at=2, dimensions=2, levels=2)
     dual = plain.model_copy(update={"dual": Propositions()})
     named = [Document("a7", "", "a7 X @1,0.1,0"), Document("b7", "", "b7 X @0.1,1,0")]
@@ -213,19 +207,6 @@ class SignsEncoder(CompassEncoder):
             if text.startswith("This text is about"):
                 vectors[row] = (1, 0, 0) if "X" in text else (0, 0, 1)
         return vectors
-
-
-class StoredNodes:
-    """Propositions of three passages, as a collection gives them."""
-
-    def scan(self, fields: tuple[str, ...]) -> list[pa.RecordBatch]:
-        rows = [("p2", "2", 0.0, ["BOB", "ULM"]), ("p1", "1", 1.0, ["BOB"]), ("p0", "1", 0.0, ["ANN", "BOB"])]
-        rows.append(("p3", "3", 0.0, ["EVE"]))
-        records = [
-            {"id": id, "passage_ids": [passage], "position": position, "entities": names}
-            for id, passage, position, names in rows
-        ]
-        return [pa.RecordBatch.from_pylist(records)]
 
 
 def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAIServer, tmp_path: Path) -> None:

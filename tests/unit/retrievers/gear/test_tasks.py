@@ -197,6 +197,10 @@ def test_no_stays_no(text: str) -> None:
     assert not reasoned(text).answerable
 
 
+def test_a_plain_reply_may_hold_the_json_that_the_prompt_asks_for() -> None:
+    assert rewritten('```json\n{"question": "Where was Ilse Harrow born?"}\n```') == "Where was Ilse Harrow born?"
+
+
 def test_a_plain_no_may_hold_the_json_that_the_prompt_asks_for() -> None:
     reasoning = reasoned('```json\n{"answerable": false, "answer": "", "why": "The river is missing."}\n```')
     assert reasoning == Reasoning(answerable=False, why="The river is missing.")

@@ -62,6 +62,18 @@ def test_forty_clauses_are_bounded() -> None:
     assert len(split_question(question, CONNECTORS, with_question=True, most=100)) == 41
 
 
+def test_other_connectors() -> None:
+    assert split_question("Wer schrieb das Buch, das Ann las?", ["DAS"], with_question=False, most=8) == [
+        "das Buch, das Ann las?",
+        "das Ann las?",
+    ]
+
+
+def test_spans_of_ngrams() -> None:
+    text = "Ann's U.S. trip?"
+    assert [text[start:end] for start, end in spans(text, 2)] == ["Ann's", "U.S", "trip", "Ann's U.S", "U.S. trip"]
+
+
 def test_an_ngram_is_the_greatest_of_its_tokens() -> None:
     tokens = TokenEmbeddings(((0, 1), (2, 3)), np.array([[0.6, 0.8], [-0.8, 0.6]], np.float32))
     vector = ngrams("a b", tokens, 2, "max").vectors[2]

@@ -21,7 +21,7 @@ from ragindex.llm.batches.calls import BatchCalls, WantedCall
 from ragindex.llm.budget import Budget
 from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.client import LLMClient
-from ragindex.llm.tasks import Task, answers_can_wait
+from ragindex.llm.tasks import Failure, Task, answers_can_wait
 
 BATCHED = {"batch": True, "batch_poll_seconds": 0.5}
 
@@ -146,6 +146,11 @@ def test_a_file_is_at_most_so_many_bytes(server: BatchServer, path: Path, monkey
     assert sum(len(text.splitlines()) for text in texts_sent) == 11
 
 
+def test_who_batches_gets_all_inputs_at_once(server: BatchServer) -> None:
+    assert opened(server, **BATCHED).batch_size == 50_000
+    assert opened(server).batch_size == 1
+
+
 # ---------------------------------------------------------------- what a batch does not answer
 
 
@@ -186,6 +191,14 @@ def test_many_corrections_follow_in_another_batch(server: BatchServer, path: Pat
     assert server.single.requests == 1
     assert tally.spent.money == pytest.approx(bill(server)) == pytest.approx(cached_money(path))
     assert tally.stages["echo"] == {"malformed": 121, "asked again": 121, "strict": 121}
+
+
+def test_an_answer_that_stays_unusable_is_a_failure_and_paid_once_a_run(server: BatchServer, path: Path) -> None:
+    server.write = lambda body: "no JSON"
+    answers, tally = ask(server, path, 3)
+    assert [isinstance(answer, Failure) and answer.kind for answer in answers] == ["malformed"] * 3
+    assert tally.spent.money == pytest.approx(bill(server))
+    assert (server.single.requests, server.batched.requests) == (1 + 3, 2)
 
 
 STOPS: dict[str, tuple[BatchPlan, int, str, int]] = {  # the batch, inputs, the message, and how many are answered

@@ -199,6 +199,13 @@ def test_where_a_model_gives_none_the_rule_does(server: OpenAIServer, tmp_path: 
         ]
 
 
+def test_rules_say_so(tmp_path: Path) -> None:
+    with Index.open(tmp_path, create=True) as workspace:
+        workspace.add([LETTERS])
+        workspace.build(WORDS)
+        assert notes(workspace, "contexts") == ["Contexts of passages were made by rules, not by a language model."]
+
+
 def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
     corpus = Corpus("made", "made", (LETTERS, Document("z", "Z", " ")), 0, (), True)
     scheme = registry.scheme("bm25(over=passages(size=2, context=sentence))")

@@ -25,6 +25,8 @@ from ragindex.parts.text.propositions import (
     Propositions,
 )
 from ragindex.parts.vectors.vectors import Vectors
+from ragindex.plugins import registry
+from ragindex.testing import check_filter, check_hits
 from ragindex.types import Document
 from ragindex_baselines.bm25 import BM25
 
@@ -51,6 +53,11 @@ def test_the_rules_by_hand(tmp_path: Path) -> None:
     assert (second["id"], second["text"]) == ("a#p0001", "Ada Miller was born in Lindau.")
     assert (second["entities"], second["position"]) == (["Ada Miller", "Lindau"], 1.0)
     assert notes(workspace, "propositions") == ["Propositions were made by rules, not by a language model."]
+
+
+def test_contract(tmp_path: Path) -> None:
+    for check in (check_hits, check_filter):
+        check(registry.scheme("bm25(over=propositions)"), tmp_path / check.__name__, "lsa", built=tmp_path / "built")
 
 
 @pytest.fixture
@@ -223,6 +230,14 @@ def test_the_demonstrations_are_in_the_form_asked_for_and_keep_the_rules() -> No
         for triplet in fact.triplets:  # head, predicate and tail, read in a row, use the words of the proposition
             assert any(listed.find(side) for side in (triplet[0], triplet[2])), triplet
             assert triplet[2] in fact.text
+
+
+def test_an_empty_rewriting_is_no_answer(server: OpenAIServer, tmp_path: Path) -> None:
+    server.write = lambda body: json.dumps({"paragraph": "  "})
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("1", "", "GOOD news")])
+    workspace.build(Propositions())
+    assert list(workspace.failures(BM25(over=Propositions()))["propositions"]) == ["1"]
 
 
 def test_whole_documents_have_nothing_before_them(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ def test_the_rule(title: str, text: str, topic: str) -> None:
     assert by_rule(title, text) == topic
 
 
+def test_the_rule_in_another_language() -> None:
+    assert by_rule("Fähre", "Die Fähre wartet, die Fähren fahren.", "german") == "Fähre wartet"
+
+
 def test_a_record_a_passage_by_rules(tmp_path: Path) -> None:
     with Index.open(tmp_path, chunking=None, create=True) as workspace:
         workspace.add([TOWER, Document("b", "Blank", " \n")])

@@ -119,6 +119,12 @@ def test_an_entity_found_in_every_passage(server: OpenAIServer, tmp_path: Path) 
     assert len(nodes(workspace, SummaryTree(over=bounded, stop_at=2, dimensions=2))) == 7  # they have no direction
 
 
+def test_no_propositions(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, [Document("1", "", "it rains"), Document("2", "", "")])
+    workspace.build(Aggregates(), SummaryTree(over=Aggregates()))
+    assert nodes(workspace, Aggregates()) == nodes(workspace, SummaryTree(over=Aggregates())) == {}
+
+
 PLACED = [at("p1", 1, 0, 0), at("p2", 1, 0.1, 0), at("p3", 0, 0, 1), at("p4", 0, 0.1, 1)]
 SAID = [
     Document(

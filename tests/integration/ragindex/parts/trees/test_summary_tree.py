@@ -130,6 +130,13 @@ def test_texts_without_words_are_leaves_and_nothing_else(server: OpenAIServer, t
     assert not {"x", "y", "z"} & {child for row in nodes(workspace, FLAT).values() for child in row["children"]}
 
 
+def test_only_leaves(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.build(SummaryTree(levels=1, stop_at=1))
+    assert sorted(nodes(workspace, SummaryTree(levels=1, stop_at=1))) == sorted(document.id for document in BRIDGED)
+    assert server.requests == []
+
+
 def test_passages_of_a_document_stand_in_its_order(server: OpenAIServer, tmp_path: Path) -> None:
     from ragindex.corpus import Chunking
 

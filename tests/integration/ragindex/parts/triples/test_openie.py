@@ -11,6 +11,7 @@ from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import DataError
 from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.triple_json import read_openie
 from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
 
@@ -98,3 +99,8 @@ def test_a_file_that_holds_no_extractions(written: str, complaint: str, tmp_path
     with pytest.raises(DataError) as raised:
         imported(tmp_path / "w", file, [spelt("1", "a|knows|b")])
     assert complaint in str(raised.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="No such file"):
+        read_openie(tmp_path / "nothing.json")

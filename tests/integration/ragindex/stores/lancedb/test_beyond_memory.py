@@ -165,6 +165,12 @@ def test_vector_index_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]
 
 
+def test_what_is_small_beside_the_budget_is_not_indexed(tmp_path: Path) -> None:
+    size = filled(tmp_path / "alone", 1).estimate()
+    small = filled(tmp_path / "a", 4.1 * size / 2**30)
+    assert wait(small.table.list_indices()) == []
+
+
 def test_lower_budget(tmp_path: Path) -> None:
     def indexed(workspace: Index) -> list[list[str]]:
         records = workspace.open_part(Passages()).inner

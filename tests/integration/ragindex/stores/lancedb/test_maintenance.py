@@ -93,6 +93,20 @@ def test_size_after_twelve_syncs(
     assert len(versions(store)) <= 2  # and the one that the index was made from
 
 
+def test_bytes_are_those_of_the_version_read(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({f"r{n}": "oak " * 200 for n in range(50)}))
+    collection.finish()
+    small = store.open("some", collection.version)
+    described = small.describe()["bytes"]
+    collection.upsert(records({f"s{n}": f"{n} fen " * 2000 for n in range(50)}))
+    collection.finish()
+    assert small.describe()["bytes"] == described
+    assert int(collection.describe()["bytes"]) > 1.5 * int(described)
+    assert size(store) >= int(collection.describe()["bytes"])
+
+
 def test_small_fragments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "_FRAGMENTS", 6)
     store = LanceDB(memory_gib=0).open(tmp_path)
@@ -170,6 +184,19 @@ def test_cleaning(tmp_path: Path) -> None:
     assert store.version("some") == collection.version
 
 
+def test_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({"a": "oak"}))
+    left = store.database.place("some") / "data" / "00010110000001011101010098cf6843ce803c9107f4a4847f.lance"
+    left.write_bytes(b"of a write that was never committed")
+    collection.upsert(records({"b": "fen"}))
+    collection.finish()
+    store.clean("some", set())
+    assert not left.exists()
+    assert collection.count() == 2
+
+
 @pytest.mark.parametrize("how", ["rows", "file", "manifest"])
 def test_unknown_files_are_not_cleaned(tmp_path: Path, how: str) -> None:
     store = LanceDB(memory_gib=0).open(tmp_path)
@@ -233,3 +260,36 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     assert now.indexes["tokens_idx"].made_from == made_from
     with pytest.raises(ValueError, match="some no longer has version 99"):
         files.read_version(store.database.place("some"), 99)
+
+
+# ---------------------------------------------------------------- processes that die
+
+
+@pytest.mark.parametrize("left", ["file", "_transactions/.tmp1", "_versions/.tmp1", "data/1.lance"])
+def test_a_collection_without_a_version_is_none(left: str, tmp_path: Path) -> None:
+    store = LanceDB().open(tmp_path)
+    file = tmp_path / "half.lance" / left
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"half")
+    assert (store.names(), store.version("half")) == ([], None)
+    collection = store.create("half", SCHEMA)
+    collection.upsert(records({"a": "oak"}))
+    assert [store.names(), collection.get(["a"], ("text",)).to_pylist()] == [["half"], [{"id": "a", "text": "oak"}]]
+    store.drop("half")
+    assert (store.names(), (tmp_path / "half.lance").exists()) == ([], False)
+
+
+def test_a_removal_that_died_leaves_nothing_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    store = LanceDB().open(tmp_path)
+    store.create("gone", SCHEMA).upsert(records({"a": "oak"}))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("shutil.rmtree", die)
+        store.drop("gone")
+    assert (store.names(), store.version("gone")) == ([], None)
+    store.create("gone", SCHEMA).upsert(records({"b": "fen"}))
+    assert list(store.create("gone", SCHEMA).get(["a", "b"], ()).column("id").to_pylist()) == ["b"]
+    store.drop("nothing")
+    assert not (tmp_path / "dropped").exists()
