@@ -189,3 +189,12 @@ def test_a_model_goes_by_its_files(tmp_path: Path) -> None:
     assert registry.part(registry.label(part)) == part
     (tmp_path / "config.json").write_text(json.dumps({"changed": True}))
     assert MultiVectors(model=str(tmp_path)).revision != part.revision
+
+
+def test_all_is_what_candidates_would_be_if_they_were_all(workspace: Index) -> None:
+    wide = registry.scheme("colbert(all_below=0, candidate_factor=26)")
+    queries = [Query("q", question) for question in testing.QUESTIONS]
+    everything = registry.scheme(ALL).open(workspace).retrieve(queries, 26)
+    among = wide.open(workspace).retrieve(queries, 26)
+    for retrieval, other in zip(everything, among, strict=True):
+        assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in other.hits]

@@ -23,6 +23,7 @@ from made_dialogues import (
 from made_language import answering
 from openai_server import OpenAIServer
 
+from ragindex.errors import LLMError
 from ragindex.filters import meta
 from ragindex.llm import answer_question
 from ragindex.llm.answer_question import ANSWER, NumberedPassage
@@ -216,3 +217,25 @@ def test_what_it_asks_and_needs() -> None:
     assert SelfAsk(answers=True).tasks() == (FOLLOW_UPS, ANSWER)
     assert SelfAsk().parts() == registry.scheme("dense").parts()
     assert registry.label(SelfAsk()) == "self-ask"
+
+
+def test_follow_ups_that_cannot_be_had_fail_the_question(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, "nothing of the kind", '{"follow_ups": "none"}')
+    with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="follow-ups: small gave no usable"):
+        ask(workspace, "self-ask(base=bm25)")
+    assert len(server.requests) == 2
+
+
+def test_a_failed_answer_fails_the_question(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, {"follow_ups": [WHO]}, "no", "no")
+    with opened(tmp_path, server) as workspace, pytest.raises(LLMError, match="answer: small gave no usable"):
+        ask(workspace, "self-ask(base=bm25, answers=true)")
+    assert len(server.requests) == 3
+
+
+def test_malformed_follow_ups_are_asked_for_once_more(server: OpenAIServer, tmp_path: Path) -> None:
+    script(server, "I would rather not", {"follow_ups": [{"question": "How old is it?", "answer": 95}]})
+    with opened(tmp_path, server) as workspace:
+        retrieval = ask(workspace, "self-ask(base=bm25)")
+    assert retrieval.notes == ("How old is it? 95",)
+    assert work(retrieval)[1].input_tokens == sum(read_tokens(server))

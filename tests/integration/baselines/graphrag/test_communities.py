@@ -1,16 +1,22 @@
 """The entity graph and its communities: by hand, on graphs that are unkind, and with a model behind HTTP."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from made_extractions import asking, imported, notes, openie, spells_out, spelt
 from made_language import PRICES, answering
 from openai_server import OpenAIServer, chat
 
+from examples import examples
 from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.errors import UsageError
@@ -23,7 +29,6 @@ from ragindex.parts.records import DIGEST
 from ragindex.parts.triples.extractions import Extractions
 from ragindex.parts.triples.triples import Triples
 from ragindex.plugins.registry import part
-from ragindex.stores.lancedb.store import LanceCollection
 from ragindex.types import Document
 from ragindex_baselines.graphrag.communities import REPORT, Communities, find_communities
 from ragindex_baselines.graphrag.entity_graph import EntityGraph, EntityVectors, relation_id
@@ -150,21 +155,38 @@ def test_only_what_changed_is_written(tmp_path: Path, monkeypatch: pytest.Monkey
     workspace = imported(tmp_path / "w", file, TRIANGLES)
     workspace.build(Communities(), EntityVectors())
     before = table(workspace.open_part(EntityGraph()).entities)
-    written, upsert = list[list[str]](), LanceCollection.upsert
+    written: list[list[str]] = []
+    create_collection = workspace.store.create
+    workspace.add([more])
 
-    def note(collection: LanceCollection, records: Any) -> None:
-        if DIGEST in records.schema.names and ("entities" in collection.name or "entity_vectors" in collection.name):
+    def create(name: str, schema: Any) -> Any:
+        collection = create_collection(name, schema)
+        if "entities" in name or "entity_vectors" in name:
+            upsert = type(collection).upsert
+            spy = type("Spied", (type(collection),), {"upsert": lambda self, rows: note(self, rows, upsert)})
+            collection = spy(collection.database, collection.name)
+        return collection
+
+    def note(collection: Any, records: Any, upsert: Any) -> None:
+        if DIGEST in records.schema.names:
             written.append(sorted(records.column("id").to_pylist()))
         upsert(collection, records)
 
-    monkeypatch.setattr(LanceCollection, "upsert", note)
-    workspace.add([more])
+    workspace.store = Spy(workspace.store, create)
     workspace.build()
     assert written == [["Eve", "Gus"]] * 2  # the graph's entities, and their vectors
     workspace.remove(["6"])
     workspace.build()
     assert written[2:] == [["Eve"]] * 2
     assert table(workspace.open_part(EntityGraph()).entities) == before
+
+
+class Spy:
+    def __init__(self, inner: Any, create: Any) -> None:
+        self.inner, self.create = inner, create
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
 
 # ---------------------------------------------------------------- unkind graphs
@@ -213,11 +235,49 @@ def test_what_cannot_be_split_stays_whole() -> None:
     assert cluster_pairs(hub) == [tuple(range(20_001))]
 
 
-def test_the_seed_decides() -> None:
+def test_no_edges() -> None:
+    assert cluster_pairs([]) == []
+    assert cluster_pairs([], largest_component=True) == []
+
+
+def test_the_seed_decides_and_no_process_matters() -> None:
     drawn = np.unique(np.sort(np.random.default_rng(1).integers(0, 300, (900, 2))), axis=0).tolist()
     pairs = [(low, high) for low, high in drawn if low < high]
     first, again, other = (cluster_pairs(pairs, largest_component=True, seed=seed) for seed in (0, 0, 1))
     assert first == again != other
+    code = (
+        "import numpy as np; from ragindex_baselines.graphrag.communities import find_communities; "
+        f"given = dict(max_size=10, level=2, largest_component=True, seed=0); pairs = {pairs}; "
+        "print(find_communities(np.array(pairs, np.int64), np.ones(len(pairs)), **given))"
+    )
+    hashed = {**os.environ, "PYTHONHASHSEED": "1"}
+    run = subprocess.run([sys.executable, "-c", code], env=hashed, capture_output=True, check=True, text=True)
+    assert run.stdout.strip() == str(first)
+
+
+@settings(max_examples=examples(50))
+@given(st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)).filter(lambda pair: pair[0] < pair[1])))
+def test_communities_share_nothing_and_leave_nothing_out(pairs: set[tuple[int, int]]) -> None:
+    nodes = sorted({node for pair in pairs for node in pair})
+    parts = cluster_pairs(sorted(pairs))
+    assert sorted(node for nodes in parts for node in nodes) == nodes
+    assert parts == sorted(tuple(sorted(names)) for names in parts)
+    for community in parts:  # each is connected
+        reached, edge = {community[0]}, {community[0]}
+        while edge:
+            near = {b if a in edge else a for a, b in pairs if (a in edge) != (b in edge) and {a, b} <= set(community)}
+            edge = near - reached
+            reached |= near
+        assert reached == set(community)
+
+
+def test_as_good_as_another_program() -> None:
+    networkx = pytest.importorskip("networkx")
+    club = networkx.convert_node_labels_to_integers(networkx.karate_club_graph())
+    ours = cluster_pairs([tuple(sorted(pair)) for pair in club.edges], max_size=100)
+    others = [networkx.community.louvain_communities(club, weight=None, seed=seed) for seed in range(5)]
+    scores = [networkx.community.modularity(club, partition, weight=None) for partition in (ours, *others)]
+    assert scores[0] == pytest.approx(max(scores), abs=0.01)
 
 
 def test_a_hub_strange_names_and_other_alphabets(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from made_extractions import asking, openie, spelt
 from openai_server import KEY, OpenAIServer
 
+from ragindex.errors import LLMError
 from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.types import Query, Retrieval
@@ -128,3 +129,20 @@ def test_batches_have_all_reports_in_order(lengths: list[int], tokens: int) -> N
     sizes = [[len(row["text"]) // 4 for row in batch] for batch in batches]
     assert all(len(batch) == 1 or sum(batch) <= tokens for batch in sizes)
     assert all(sum(first) + second[0] > tokens for first, second in pairwise(sizes))
+
+
+def test_only_reports_are_read_of_which_all_passages_pass(index: Index, server: OpenAIServer) -> None:
+    server.write = rating
+    query = Query("q", QUESTION, meta("id", "1", "2", "3", "5"))  # Dan, Eve and Fay stand in 4 too
+    retrieval = search(index, GraphRAGGlobal(communities=COMMUNITIES), query)
+    assert retrieval.notes == ("Somebody sold somebody.",)
+    assert retrieval.hits[0].id == "5"
+    assert "4" not in {hit.id for hit in retrieval.hits}
+    nothing = search(index, GraphRAGGlobal(communities=COMMUNITIES), Query("q", QUESTION, meta("id", "nobody")))
+    assert (nothing.hits, nothing.notes) == ((), ())
+
+
+def test_an_unusable_answer_is_an_error(index: Index, server: OpenAIServer) -> None:
+    server.write = lambda _: "I would rather not."
+    with pytest.raises(LLMError, match="report-points"):
+        search(index, GraphRAGGlobal(communities=COMMUNITIES), Query("q", "Who sold what?"))

@@ -10,8 +10,9 @@ from made_extractions import imported, openie, spelt
 from openai_server import KEY, OpenAIServer
 
 from ragindex.errors import UsageError
-from ragindex.filters import Filter
+from ragindex.filters import Filter, Ids, Not, Terms, meta
 from ragindex.index.index import Index
+from ragindex.llm.answer_question import build_context
 from ragindex.plugins import registry
 from ragindex.types import Query, Retrieval, Triple
 from ragindex_baselines.graphrag import method
@@ -92,6 +93,46 @@ def test_entities_outside_the_largest_component_have_no_report(workspace: Index)
     )
 
 
+# ---------------------------------------------------------------- filters
+
+
+OTHERS = tuple(id for id in "123456" if id != "3")
+
+
+@pytest.mark.parametrize("entities", [1, 10])
+@pytest.mark.parametrize(
+    "where", [meta("id", *OTHERS), Not(meta("id", "3")), Ids(OTHERS), Terms("doc_ids", OTHERS), Not(Ids(("3",)))]
+)
+def test_what_a_filter_keeps_out_is_neither_found_nor_told(workspace: Index, where: Filter, entities: int) -> None:
+    retrieval = ask(workspace, GraphRAG(entities=entities), "Cid", where=where)
+    # Cid and Dan are made from passage 3 too, and so is the report on Ann, Bob and Cid
+    assert set(retrieval.trace[0].ids) <= {"Ann", "Bob", "Eve", "Fay", "Gil", "Hal"}
+    assert len(retrieval.trace[0].ids) == min(entities, 6)
+    assert not {"3"} & set(ids(retrieval))
+    assert not any("Dan met" in text or "met Dan" in text for text in (*retrieval.notes, str(retrieval.trace)))
+
+
+def test_an_entity_that_others_describe_too_leads_nowhere(workspace: Index) -> None:
+    retrieval = ask(workspace, GraphRAG(), "Ann", where=meta("id", "1"))
+    assert (retrieval.hits, retrieval.notes, retrieval.trace[0].ids) == ((), (), ())
+    retrieval = ask(workspace, GraphRAG(), "Gil", where=meta("id", "6"))
+    assert (ids(retrieval), retrieval.trace[0].ids) == (["6"], ("Gil", "Hal"))
+    assert retrieval.trace[2].triples == (Triple("Gil", "likes", "Hal"),)
+
+
+def test_a_report_is_told_when_all_that_it_rests_on_passes(workspace: Index) -> None:
+    retrieval = ask(workspace, GraphRAG(entities=1), "Ann", where=Not(meta("id", "4", "5", "6")))
+    assert (ids(retrieval), retrieval.notes[0]) == (["2", "1"], REPORT)
+
+
+def test_a_filter_that_nothing_passes(workspace: Index) -> None:
+    retrieval = ask(workspace, GraphRAG(), "Ann", where=meta("id", "nobody"))
+    assert (retrieval.hits, retrieval.notes) == ((), ())
+
+
+# ---------------------------------------------------------------- what the reader is handed
+
+
 def test_notes_are_bounded_and_can_be_left_out(workspace: Index) -> None:
     assert ask(workspace, GraphRAG(note_tokens=0, relation_tokens=0), "Ann").notes == ()
     (report,) = ask(workspace, GraphRAG(entities=1, note_tokens=5, relation_tokens=0), "Ann").notes
@@ -101,11 +142,22 @@ def test_notes_are_bounded_and_can_be_left_out(workspace: Index) -> None:
     assert ask(workspace, GraphRAG(note_tokens=0, relations=0), "Ann").notes == ()
 
 
+def test_notes_count_in_the_readers_budget(workspace: Index) -> None:
+    retrieval = ask(workspace, GraphRAG(entities=1), "Ann")
+    seen = build_context(retrieval.hits, retrieval.notes, 60)
+    assert seen.notes[0] == REPORT
+    assert seen.passages[-1].text == "Ann|knows|Bob"  # the second passage's start
+    assert seen.tokens <= 60
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(UsageError, match="'communities' parameter of graphrag must be communities"):
         registry.scheme("graphrag(communities=passages)")
     with pytest.raises(UsageError, match="The 'entities' parameter of graphrag"):
         registry.scheme("graphrag(entities=0)")
+
+
+# ---------------------------------------------------------------- steps
 
 
 def entity(key: str, passages: Sequence[str] = (), neighbours: tuple[str, ...] = ()) -> Nearby:

@@ -9,6 +9,7 @@ from letters import Letters
 from made_extractions import asking, openie, spelt
 from openai_server import KEY, OpenAIServer
 
+from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.types import Query, Retrieval, Triple
 from ragindex_baselines.dense import Dense
@@ -73,6 +74,14 @@ def test_facts_that_the_model_keeps_alone_start_the_walk(index: Index, server: O
     assert retrieval.hits[0].id == "A"
 
 
+def test_all_facts_kept_is_the_method_without_a_filter(index: Index, server: OpenAIServer) -> None:
+    query = Query("q", "What does uvw hold?")
+    (plain,) = PLAIN.open(index).retrieve([query], 4)
+    everything = json.dumps({"facts": [*range(len(plain.trace[0].ids), 0, -1)]})
+    retrieval, _ = search(index, server, everything, query)
+    assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in plain.hits]
+
+
 def test_without_a_fact_that_helps_passages_are_ranked_by_cosine(index: Index, server: OpenAIServer) -> None:
     query = Query("q", "Is ghi near def?")
     retrieval, _ = search(index, server, NONE, query)
@@ -80,6 +89,12 @@ def test_without_a_fact_that_helps_passages_are_ranked_by_cosine(index: Index, s
     assert [(hit.id, hit.score) for hit in retrieval.hits] == [(hit.id, hit.score) for hit in dense.hits]
     assert retrieval.trace[1].ids == ()
     assert retrieval.trace[-1].note == "No fact helps: passages are ranked by cosine."
+
+
+def test_facts_and_passages_pass_the_filter_of_the_question(index: Index, server: OpenAIServer) -> None:
+    retrieval, (prompt,) = search(index, server, NONE, Query("q", "Where is abc?", meta("id", "C", "D")))
+    assert "rises in" not in prompt
+    assert {hit.id for hit in retrieval.hits} == {"C", "D"}
 
 
 def test_the_rule_keeps_facts_that_share_a_word() -> None:

@@ -276,6 +276,12 @@ def test_a_service_is_asked_question_by_question_and_an_estimate_asks_none(serve
     assert server.requests == []
 
 
+def test_a_failure_that_passes_is_asked_again(server: OpenAIServer, index: Index) -> None:
+    server.faults.extend([status(503, retry_after="0"), drop])
+    assert len(ask(index, server.url + PLAIN, retries=2).hits) == 3
+    assert len(server.requests) == 3
+
+
 def test_nothing_listens(index: Index) -> None:
     with OpenAIServer() as gone:
         url = gone.url + PLAIN
@@ -309,6 +315,9 @@ def test_a_key_that_is_not_set(index: Index, monkeypatch: pytest.MonkeyPatch) ->
         ask(index, "http://127.0.0.1:1/search")
 
 
+# ---------------------------------------------------------------- comparisons
+
+
 def write_questions(folder: Path) -> tuple[Path, Path]:
     documents, questions = folder / "documents", folder / "questions.csv"
     for document in DOCUMENTS:
@@ -324,6 +333,17 @@ def write_questions(folder: Path) -> tuple[Path, Path]:
 
 def as_files(change: Callable[[str], str]) -> list[ragindex.Document]:
     return [replace(document, id=change(f"{document.id}.md")) for document in DOCUMENTS]
+
+
+def test_a_service_is_compared_like_any_method(server: OpenAIServer, tmp_path: Path) -> None:
+    searching(server, as_files(str))
+    documents, questions = write_questions(tmp_path)
+    service = f"http(url={server.url}{PLAIN}, key=SEARCH_API_KEY, price=2)"
+    result = ragindex.compare(documents, ["bm25", service], questions=questions, index=tmp_path / "w", k=[1, 5])
+    assert result[service]["R@1"] == 1.0
+    (request,) = [method for method in result.comparison.methods if method.name == "http"]
+    assert [answer.usage.money for answer in request.final] == pytest.approx([0.002] * 3)
+    assert {received.body["k"] for received in server.requests} == {1, 5}
 
 
 def test_ids_that_match_nothing_are_in_the_notes(server: OpenAIServer, tmp_path: Path) -> None:

@@ -135,3 +135,14 @@ def test_prompts_of_ones_own_are_counted() -> None:
     rendered = sum(count_tokens(f"Triples of {body}") for body in bodies)
     assert own["calls"] == default["calls"] == 4
     assert rendered < own["input_tokens"] < rendered + 4 * 20 < default["input_tokens"]
+
+
+def test_a_model_may_cost_nothing(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("models:\n  small: {input: 0.0, output: 0.0}\n")
+    assert estimate(*TRIPLES, "--json", "-").json["money"] == 0
+
+
+def test_an_unknown_language_is_refused() -> None:
+    done = ragindex("estimate", "notes", *TRIPLES, "--llm", "openai:small", "--language", "klingon")
+    assert (done.code, done.out) == (2, "")
+    assert "klingon" in done.err

@@ -437,3 +437,14 @@ def test_gold_is_not_read(built: None) -> None:
     done = ragindex(*COMMAND[:2], "questions.csv", *COMMAND[3:], "--json", "-")
     assert (done.code, done.json["by_person"]) == (0, 0)
     assert "gold" not in Path("judged/pool.json").read_text()
+
+
+def test_only_the_first_questions_count_so_that_they_are_a_random_sample() -> None:
+    pool = made_pool(3)
+    methods = estimate_methods(pool, grades(pool, "200", "20", "222"), None)
+    assert (methods.by_person, methods.documents_by_person) == (1, 3)
+
+
+def test_an_index_is_judged_like_data(built: None) -> None:
+    done = ragindex("judge", "w", "questions.txt", "--methods", "bm25", "--depth", "2", "--json", "-")
+    assert (done.code, done.json["questions"], done.json["depth"]) == (0, 2, 2)

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
+import bm25s
 import ir_measures
 import pytest
 from command_line import ragindex
@@ -218,3 +219,41 @@ def test_rankings_of_other_runs_are_kept(files: Path) -> None:
         single == f"ragindex-results/qrels.trec held results of 40 questions and 2 methods, which are now in {backup}\n"
     )
     assert [method.label for method in load_results(Path(backup)).comparisons[0].methods] == ["a", "b"]
+
+
+def test_figures_that_trec_eval_prints(tmp_path: Path) -> None:
+    """Those of its own expected output, `out.test.a`, for the first of its files."""
+    judged, ranked = unpack(tmp_path, "qrels.test", "results.test")
+    method = compare_runs([ranked], judged, MeasureSettings(k=KS)).methods[0]
+    printed = {"R@5": 0.0173, "R@10": 0.0317, "R@20": 0.1061, "nDCG@10": 0.3016, "nDCG@100": 0.3916}
+    assert {name: round(method.metrics[name], 4) for name in printed} == printed
+
+
+def test_runs_of_bm25s_in_the_format_of_pyserini(tmp_path: Path) -> None:
+    """Scores of six digits, many of them equal, and tabs in the judgements."""
+    draw, words = random.Random(3), [f"word{number}" for number in range(30)]
+    texts = [" ".join(draw.choices(words, k=6)) for _ in range(200)]
+    queries = {f"q{number}": " ".join(draw.sample(words, 2)) for number in range(30)}
+    retriever = bm25s.BM25(method="lucene")
+    retriever.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    tokenized = bm25s.tokenize(list(queries.values()), show_progress=False)
+    ids, scores = retriever.retrieve(tokenized, k=50, show_progress=False)
+    run, qrels = tmp_path / "bm25s.trec", tmp_path / "qrels.tsv.trec"
+    run.write_text(
+        "".join(
+            f"{query} Q0 doc{document} {rank} {score:.6f} Anserini\n"
+            for query, documents, row in zip(queries, ids, scores, strict=True)
+            for rank, (document, score) in enumerate(zip(documents, row, strict=True), start=1)
+        )
+    )
+    qrels.write_text("".join(f"{query}\t0\tdoc{draw.randrange(200)}\t{draw.choice((1, 2))}\n" for query in queries))
+    assert len({line.split()[4] for line in run.read_text().splitlines()}) < 1000  # of 1,500
+    comparison = compare_runs([run], qrels, MeasureSettings(k=KS))
+    require_equal(comparison, "bm25s", ir_measures.read_trec_qrels(str(qrels)), run)
+
+
+def test_gate_of_saved_rankings(files: Path) -> None:
+    ragindex("compare", "--run", "a.trec", "--run", "b.trec", "--qrels", "qrels.trec", "--k", "1", "--out", "out")
+    passed = ragindex("gate", "out:a", "--against", "out:b", "--metric", "R@1")
+    assert (passed.code, passed.out.startswith("PASS")) == (0, True)
+    assert ragindex("gate", "out:b", "--against", "out:a", "--metric", "R@1").code == 12

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ragindex.accounting import ledger
 from ragindex.corpus import Chunking, Corpus
-from ragindex.errors import BudgetError, QuestionError, UsageError
+from ragindex.errors import BelowThresholdError, BudgetError, QuestionError, UsageError
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
@@ -32,6 +32,7 @@ from ragindex_eval.results.records import ReaderAnswer
 from ragindex_eval.run import scores
 from ragindex_eval.run.bounds import GoldPassages
 from ragindex_eval.run.read_answers import AnswerReader
+from ragindex_eval.run.thresholds import parse_threshold, require_reached
 
 TEXTS = {
     "anna": ("Grey Anna", "Grey Anna is the highest hill of the north."),
@@ -326,3 +327,13 @@ def test_a_budget_stops_reading_and_keeps_what_was_read(tmp_path: Path, server: 
         run(workspace, "bm25")  # one call alone may cost more
     with opened(tmp_path, budget=100.0) as workspace:
         assert run(workspace, "bm25").methods[0].metrics["EM"] == 1.0
+
+
+def test_a_figure_that_must_be_reached(compared: tuple[Comparison, Path], shared: Path) -> None:
+    comparison = compared[0]
+    require_reached(Study("tiny", (comparison,)), [parse_threshold("bm25:F1=0.9", (1, 2))])
+    unread = run(shared, "bm25", read=False)
+    with pytest.raises(
+        BelowThresholdError, match="EM of bm25 on tiny was not measured: that needs --read and accepted answers"
+    ):
+        require_reached(Study("tiny", (unread,)), [parse_threshold("bm25:EM=0.5", (1, 2))])

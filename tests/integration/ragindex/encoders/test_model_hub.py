@@ -64,6 +64,13 @@ def test_a_hub_that_cannot_be_reached_is_told_within_the_limit(silent: str) -> N
     assert time.perf_counter() - start < 20  # the hub never answers
 
 
+def test_a_port_that_nobody_listens_on(hub: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    hub.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+    assert str(model_hub.find_problem()).endswith("Connection refused")
+
+
 def test_without_the_hub_the_cached_files_are_used(silent: str, tmp_path: Path) -> None:
     snapshot = cache_model(tmp_path)
     assert model_hub.locate_model("somebody/model") == str(snapshot)

@@ -3,6 +3,8 @@
 import logging
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import openai_server
@@ -12,9 +14,11 @@ from openai_server import KEY, NATIVE, OpenAIServer, data, drop, embed, embeddin
 from ragindex.accounting import ledger
 from ragindex.encoders import openai_compatible
 from ragindex.encoders.openai_compatible import OpenAICompatible, OpenAIEncoder
-from ragindex.errors import RequestError, ServiceError, UsageError
+from ragindex.encoders.vector_cache import CachedEncoder
+from ragindex.errors import BudgetError, RequestError, ServiceError, UsageError
 from ragindex.interfaces import EncodingFailure, TokenEncoder
 from ragindex.interfaces.llm import LLMSettings
+from ragindex.llm.budget import Budget
 from ragindex.llm.rate_limits import Clock
 from ragindex.plugins import registry
 
@@ -47,6 +51,9 @@ def _expected(texts: list[str], dimensions: int = NATIVE) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+# ---------------------------------------------------------------- what is asked and answered
+
+
 def test_vectors_in_order_over_batches(server: OpenAIServer) -> None:
     encoder = _opened(batch_size=2)
     np.testing.assert_allclose(encoder.encode_documents(TEXTS), _expected(TEXTS), atol=1e-7)
@@ -65,6 +72,12 @@ def test_dimensions_are_learnt_or_asked_for(server: OpenAIServer) -> None:
     assert len(server.requests) == 1
     np.testing.assert_allclose(shortened.encode_queries(TEXTS), _expected(TEXTS, 16), atol=1e-7)
     assert server.requests[-1].body["dimensions"] == 16
+
+
+def test_blank_texts_are_not_sent(server: OpenAIServer) -> None:
+    vectors = _opened().encode_documents(["", "one", " \n"])
+    np.testing.assert_allclose(vectors, [np.zeros(NATIVE), _expected(["one"])[0], np.zeros(NATIVE)], atol=1e-7)
+    assert [request.body["input"] for request in server.requests] == [["one"]]
 
 
 # ---------------------------------------------------------------- prefixes
@@ -161,11 +174,50 @@ def test_the_list_of_prices_counts_where_no_price_is_given(server: OpenAIServer)
     assert [entry.money for entry in tally.entries] == [pytest.approx(8 * 0.02 / 1e6), None]
 
 
+def test_an_answer_that_cannot_be_used_is_paid_all_the_same(server: OpenAIServer) -> None:
+    server.faults.append(embedding([float("nan")] * NATIVE))
+    with ledger.record_calls() as tally, pytest.raises(ServiceError):
+        _opened(price=2.0).encode_documents(TEXTS)
+    assert (tally.spent.input_tokens, tally.spent.money) == (8, pytest.approx(8 * 2.0 / 1e6))
+
+
 def test_what_the_service_does_not_count_is_estimated(server: OpenAIServer) -> None:
     server.faults.append(usage(None))
     with ledger.record_calls() as tally:
         _opened(price=2.0).encode_documents(["four letters and more"])
     assert [(entry.input_tokens, entry.estimated) for entry in tally.entries] == [(6, True)]
+
+
+def test_what_is_encoded_in_threads_is_booked_where_it_was_asked(server: OpenAIServer) -> None:
+    encoder = _opened()
+    batches = [[f"{'word ' * n}{n}"] for n in range(1, 9)]
+
+    def counted(batch: list[str]) -> int:
+        with ledger.record_calls() as tally:
+            encoder.encode_documents(batch)
+        return tally.spent.input_tokens
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(counted, batches)) == [n + 1 for n in range(1, 9)]
+
+
+def test_a_budget_stops_before_the_request_that_would_pass_it(server: OpenAIServer) -> None:
+    budget = Budget(100.0)
+    encoder = OpenAICompatible(model="small", dimensions=NATIVE, batch_size=1, price=1e6).open(
+        LLMSettings(budget=budget)
+    )
+    with ledger.record_calls() as tally, pytest.raises(BudgetError, match=r"The budget of \$100\.0000 is exhausted"):
+        encoder.encode_documents([f"a b c d e f {n}" for n in range(50)])  # seven tokens each
+    assert tally.spent.money == budget.spent == 7.0 * len(server.requests)
+    assert 80 < budget.spent <= 100
+
+
+def test_a_budget_needs_a_price_before_anything_is_paid(server: OpenAIServer) -> None:
+    with pytest.raises(
+        UsageError, match=r"A budget needs the price of small.* Or give it here: openai\(model=\"small\""
+    ):
+        OpenAICompatible(model="small").open(LLMSettings(budget=Budget(1.0)))
+    assert server.requests == []
 
 
 def test_id_names_model_dimensions_and_address(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +229,9 @@ def test_id_names_model_dimensions_and_address(server: OpenAIServer, monkeypatch
     assert _opened().id == first.id
     monkeypatch.setenv("EMBEDDING_BASE_URL", "http://127.0.0.1:1/v1")
     assert _opened().id != first.id
+
+
+# ---------------------------------------------------------------- settings
 
 
 def test_falls_back_to_openai_variables(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,11 +251,21 @@ def test_settings_that_cannot_be(server: OpenAIServer, monkeypatch: pytest.Monke
         _opened()
 
 
+# ---------------------------------------------------------------- problem that passes
+
+
 @pytest.mark.parametrize("fault", [status(408), status(500), drop])
 def test_sent_again(server: OpenAIServer, fault: openai_server.Fault) -> None:
     server.faults.append(fault)
     np.testing.assert_allclose(_opened(retries=1).encode_queries(["one"]), _expected(["one"]), atol=1e-7)
     assert len(server.requests) == 2
+
+
+def test_waits_as_long_as_told(server: OpenAIServer) -> None:
+    server.faults.append(status(429, retry_after="6"))
+    encoder, waits = _opened_with_waits(retries=1)
+    encoder.encode_queries(["one"])
+    assert waits == [pytest.approx(6, abs=0.5)]  # with jitter
 
 
 def test_slow_answers_are_asked_for_again(server: OpenAIServer) -> None:
@@ -335,6 +400,14 @@ def test_an_unknown_path_stops_at_once_and_the_address_is_suggested(
     assert (len(server.requests), isinstance(caught.value, RequestError)) == (1, False)
 
 
+def test_a_dead_proxy_is_named(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(ServiceError, match=r"Check HTTP_PROXY, the proxy of this address, or exempt its host"):
+        _opened(retries=0).encode_queries(["one"])
+
+
 def test_azures_version_is_sent_with_each_request(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     id = _opened().id
     monkeypatch.setenv("EMBEDDING_BASE_URL", f"{server.url}?api-version=2024-10-21")
@@ -444,6 +517,39 @@ def test_a_request_that_no_part_of_passes_ends_with_the_words_of_a_text_alone(se
     with pytest.raises(ServiceError, match="status 400: 1 inputs are not supported"):
         _opened().encode_documents(TEXTS)
     assert [len(request.body["input"]) for request in server.requests] == [3, 1]
+
+
+def test_half_of_a_request_that_was_answered_is_kept_though_the_other_fails(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    """A batch that is too long goes in two halves; each answer is paid, and none is paid twice."""
+    texts = [f"text {number}" for number in range(8)]
+    too_long = status(400, "maximum context length exceeded")
+    server.choose = lambda request, earlier: too_long if len(request.body["input"]) > 2 else None
+    refused = server.choose
+
+    def failing(request: openai_server.Received, earlier: int) -> openai_server.Fault | None:
+        return (
+            status(401)
+            if "text 4" in request.body["input"] and len(request.body["input"]) == 2
+            else refused(request, earlier)
+        )
+
+    server.choose = failing
+    with ledger.record_calls() as first, pytest.raises(ServiceError):
+        CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
+    server.choose = refused
+    server.requests.clear()
+    with ledger.record_calls() as rest:
+        vectors = CachedEncoder(_opened(), tmp_path / "vectors.sqlite").encode_documents(texts)
+    np.testing.assert_allclose(vectors, _expected(texts), atol=1e-7)
+    assert [request.body["input"] for request in server.requests if request.body["input"] != ["dimensions"]] == [
+        texts[4:],
+        texts[4:6],
+        texts[6:],
+    ]
+    paid = [entry.input_tokens for tally in (first, rest) for entry in tally.entries if not entry.replayed]
+    assert sorted(paid) == [1, 4, 4, 4, 4]  # two tokens a text; where something is kept, its length is asked for first
 
 
 def test_cutting_ends(server: OpenAIServer) -> None:

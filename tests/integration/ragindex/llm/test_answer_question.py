@@ -72,6 +72,11 @@ def test_the_last_passage_is_cut_after_a_sentence() -> None:
     assert build_context(HITS, (), 23).passages == build_context(HITS[:1], (), 23).passages  # a sentence does not fit
 
 
+def test_the_first_passage_is_cut_after_a_word() -> None:
+    (only,) = build_context(HITS[1:], (), 10).passages
+    assert only.text == "The lighthouse of Lindau"
+
+
 def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
     first, second = (
         "One two three. Four five six.",
@@ -83,6 +88,13 @@ def test_no_passage_ends_within_a_sentence_but_the_first() -> None:
     seen = [build_context([hit("a", first), hit("b", second)], (), budget) for budget in range(12, context.tokens + 1)]
     assert {passage.passages[1].text if len(passage.passages) > 1 else "" for passage in seen} == ends
     assert all(passage.passages[0].text == first for passage in seen)
+
+
+def test_notes_are_paid_for_with_passages() -> None:
+    note = "one two three four five six"
+    assert build_context(HITS, (note,), 18).notes == (note,)
+    assert [passage.number for passage in build_context(HITS, (note,), 18).passages] == [1]
+    assert build_context(HITS, (note,), 5) == AnswerContext((), ("one two three four",), 5, True)
 
 
 def test_titles_are_bounded_and_texts_without_spaces_are_cut() -> None:
@@ -126,10 +138,30 @@ def test_packing(texts: list[str], notes: list[str], budget: int) -> None:
     _is_packed([hit(str(number), text, text[:5]) for number, text in enumerate(texts)], notes, budget, "")
 
 
+class _Characters:
+    """A vocabulary whose tokens are pairs of letters, so that one is often cut."""
+
+    def encode(self, text: str, disallowed_special: tuple[()] = ()) -> list[str]:
+        return [text[at : at + 2] for at in range(0, len(text), 2)]
+
+
+@settings(max_examples=examples(30))
+@given(st.lists(TEXTS, max_size=4), st.integers(1, 120))
+def test_packing_by_a_vocabulary(texts: list[str], budget: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tokens, "load_tokenizer", lambda model: _Characters() if model == "known" else None)
+        hits = [hit(str(number), text) for number, text in enumerate(texts)]
+        assert build_context(hits, (), budget, "known").estimated is False
+        _is_packed(hits, [], budget, "known")
+
+
 def test_whose_tokens_count(tmp_path: Path) -> None:
     model = OpenAICompatibleChat(model="small", base_url="http://127.0.0.1:1")
     assert Index.open(tmp_path / "a", llm=model, create=True).tokens_counted_by == "small"
     assert Index.open(tmp_path / "b", create=True).tokens_counted_by == ""
+
+
+# ---------------------------------------------------------------- the prompt
 
 
 def test_the_prompt_holds_passages_notes_and_question() -> None:
@@ -163,6 +195,9 @@ def test_the_example_of_the_prompt_is_an_answer_to_it() -> None:
     shown = next(line for line in system.splitlines() if line.startswith("{"))
     assert AnswerOutput.model_validate_json(shown) == AnswerOutput(answer="Port Callan", passages=[1, 3], found=True)
     assert "[1] Velka Bridge\n" in system
+
+
+# ---------------------------------------------------------------- answers by rule
 
 
 @pytest.mark.parametrize(
@@ -211,6 +246,11 @@ def test_what_a_model_says(server: OpenAIServer) -> None:
         "passages",
         "found",
     }
+
+
+def test_a_guess_is_told_apart(server: OpenAIServer) -> None:
+    answer, _ = answer_with(server, {"answer": "Kurt", "passages": [], "found": False})
+    assert answer == CitedAnswer("Kurt", False, {}, 46)
 
 
 def test_passages_that_are_not_there_are_dropped_and_counted(server: OpenAIServer) -> None:

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_language import ANSWER, ECHO, ORIGIN, PRICES, Echo, key, opened, texts
-from openai_server import KEY, OpenAIServer, chat
+from made_language import ANSWER, ECHO, ORIGIN, PRICES, QUICK, Echo, key, opened, texts
+from openai_server import KEY, OpenAIServer, chat, status
 
 from ragindex.accounting import ledger
-from ragindex.errors import DataError, StoreError
+from ragindex.errors import DataError, LLMError, ServiceError, StoreError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import openai_chat
 from ragindex.llm.cache import (
     CachedResponse,
+    NoCache,
     SQLiteCache,
     TaskSummary,
     disk_size,
@@ -293,3 +294,31 @@ def test_half_a_surrogate_pair_spoils_no_answer(server: OpenAIServer, tmp_path: 
     assert [language.map(ECHO, [{"text": f"input {number}"}])[0] for number in range(3)] == answers
     assert len(server.requests) == 3
     assert export_calls(SQLiteCache(path), tmp_path / "answers.jsonl") == 3
+
+
+def test_nothing_is_kept_without_a_cache(server: OpenAIServer) -> None:
+    language = opened(server, setting=LLMSettings(cache=NoCache(), prices=PRICES, clock=QUICK))
+    with ledger.record_calls() as tally:
+        assert language.map(ECHO, [TEXT] * 3) == [Echo(text="one two")] * 3
+    assert (len(server.requests), tally.calls, tally.replayed) == (3, 3, 0)
+
+
+def test_unreachable_is_not_kept(server: OpenAIServer, tmp_path: Path) -> None:
+    language = opened(server, tmp_path / "calls.sqlite", retries=0)
+    server.faults.append(lambda answer: None)
+    with pytest.raises(LLMError):
+        language.run(ECHO, TEXT)
+    assert language.run(ECHO, TEXT) == Echo(text="one two")
+
+
+def test_a_service_that_says_half_a_surrogate_pair_in_its_error(server: OpenAIServer) -> None:
+    server.faults.append(status(404, "no \ud83d model"))
+    with pytest.raises(ServiceError, match=r"status 404: no \? model"):
+        opened(server).map(ECHO, [{"text": "a"}])
+
+
+def test_any_text_of_an_origin_is_kept(tmp_path: Path) -> None:
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
+    cache.put(key(1), replace(ORIGIN, model="model\udcff"), ANSWER)
+    cache.put(key(2), ORIGIN, ANSWER)
+    assert [cache.get(key(1)), cache.get(key(2))] == [ANSWER, ANSWER]

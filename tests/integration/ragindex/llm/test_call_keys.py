@@ -37,6 +37,9 @@ def reusing(server: OpenAIServer, path: Path, **given: Any) -> LLMClient:
     return opened(server, None, setting, **given)
 
 
+# ---------------------------------------------------------------- what is found
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
 def test_spellings_of_this_machine_are_equal(host: str, server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
@@ -46,6 +49,16 @@ def test_spellings_of_this_machine_are_equal(host: str, server: OpenAIServer, tm
     with ledger.record_calls() as tally:
         assert other.map(ECHO, [TEXT]) == [Echo(text="one two")]
     assert (len(server.requests), tally.calls, tally.replayed) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("limits", [{"reasoning_tokens": 1000}, {"max_tokens": 2}, {"max_tokens": 99}])
+def test_complete_answers_are_found_with_other_token_limits(
+    limits: dict[str, int], server: OpenAIServer, tmp_path: Path
+) -> None:
+    """With a smaller limit too: the answer is whole, and paid for."""
+    opened(server, tmp_path / "calls.sqlite").run(ECHO, TEXT)
+    assert opened(server, tmp_path / "calls.sqlite", **limits).run(ECHO, TEXT) == Echo(text="one two")
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("fault", [chat(content='{"text": "cu', finish_reason="length"), None])
@@ -67,6 +80,16 @@ def test_cut_answers_are_asked_again_with_more_room(fault: Any, server: OpenAISe
     assert len(server.requests) == 3
 
 
+def test_replay_of_a_conversation_has_its_cut_answer(server: OpenAIServer, tmp_path: Path) -> None:
+    server.faults.append(chat(content='{"text": "cu', finish_reason="length"))
+    with ledger.record_calls() as paid:
+        opened(server, tmp_path / "calls.sqlite").run(ECHO, TEXT)
+    with ledger.record_calls() as tally:
+        opened(server, tmp_path / "calls.sqlite").run(ECHO, TEXT)
+    assert (tally.calls, tally.replayed) == (2, 2)
+    assert tally.first == pytest.approx(paid.spent, abs=1e-9)
+
+
 def test_versions_of_a_task_share_raw_answers(server: OpenAIServer, tmp_path: Path) -> None:
     """The version says how an answer is read, and the prompt is in the messages."""
     prompt = tmp_path / "moved.jinja"
@@ -74,6 +97,9 @@ def test_versions_of_a_task_share_raw_answers(server: OpenAIServer, tmp_path: Pa
     for task in (ECHO, replace(ECHO, version=2), replace(ECHO, prompt=prompt), replace(ECHO, max_tokens=99)):
         opened(server, tmp_path / "calls.sqlite").run(task, TEXT)
     assert len(server.requests) == 1
+
+
+# ---------------------------------------------------------------- answers of earlier versions
 
 
 GIVEN: list[dict[str, Any]] = [
@@ -99,6 +125,18 @@ def test_conversations_of_earlier_keys_are_found(tmp_path: Path, monkeypatch: py
         assert model.run(ECHO, TEXT, repeat=1) == Echo(text="one two")
     assert (tally.calls, tally.replayed, tally.spent.money) == (5, 5, 0.0)
     assert model.find_answer(ECHO, TEXT) == Echo(text="one two")
+
+
+@pytest.mark.parametrize("host", ["localhost", "[::1]"])
+def test_answers_of_earlier_keys_are_found_in_other_spellings(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    model = earlier(tmp_path / "calls.sqlite", base_url=EARLIER_ADDRESS.replace("127.0.0.1", host))
+    assert model.run(ECHO, TEXT) == Echo(text="one two")
+
+
+# ---------------------------------------------------------------- other settings
 
 
 def moved(server: OpenAIServer) -> dict[str, Any]:
@@ -162,6 +200,14 @@ def test_answers_of_another_model_are_never_kept(
     assert (before[1].change, before[1].reusable) == (f"model small → {name}", reusable)
     reusing(server, path, model=name).run(ECHO, TEXT)
     assert len(server.requests) == (1 if reusable else 2)
+
+
+def test_conversations_are_kept_on_demand_whole(server: OpenAIServer, tmp_path: Path) -> None:
+    path = tmp_path / "calls.sqlite"
+    server.faults.append(chat(content="no JSON"))
+    answer = opened(server, path).run(ECHO, TEXT)
+    assert reusing(server, path, temperature=0.2).run(ECHO, TEXT) == answer
+    assert len(server.requests) == 2
 
 
 def test_cut_and_refused_answers_are_not_kept(server: OpenAIServer, tmp_path: Path) -> None:

@@ -4,20 +4,22 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import openai_server
 import pytest
 from made_language import ECHO, PROMPT, Echo, opened, texts
 from openai_server import KEY, OpenAIServer, chat, cut, drop, says, slow, status, usage
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ragindex.accounting import ledger
 from ragindex.accounting.ledger import Tally
 from ragindex.errors import LLMError, ServiceError, UsageError
+from ragindex.index.notes import describe_drafts
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.offline import Offline
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.output import schema_text
 from ragindex.llm.tasks import Failure, Task, retrying_failed
 from ragindex.parts.triples.extractions import EXTRACT
 from ragindex.plugins import registry
@@ -108,6 +110,33 @@ def test_settings_of_the_environment(server: OpenAIServer, monkeypatch: pytest.M
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
     with pytest.raises(UsageError, match="OPENAI_BASE_URL must begin with http"):
         plugin.open()
+
+
+def test_a_password_in_the_address(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("127", "me:pass%20word@127"))
+    language = opened(server, base_url=None, retries=0)
+    with pytest.raises(ServiceError, match="rejects the API key") as caught:
+        language.run(ECHO, TEXT)
+    assert server.requests[0].headers["authorization"] == "Basic bWU6cGFzcyB3b3Jk"
+    assert "pass" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "openai(model=small, extra={chat_template_kwargs: {enable_thinking: false}, stop: [END]})",
+        'openai(model=small, extra={"chat_template_kwargs": {"enable_thinking": false}, "stop": ["END"]})',
+    ],
+)
+def test_extra_parameters_are_written_as_a_mapping(
+    server: OpenAIServer, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    plugin = registry.llm(written)
+    assert registry.llm(registry.label(plugin)) == plugin
+    plugin.open(LLMSettings()).run(ECHO, TEXT)
+    (body,) = bodies(server)
+    assert (body["chat_template_kwargs"], body["stop"]) == ({"enable_thinking": False}, ["END"])
 
 
 @pytest.mark.parametrize(
@@ -231,6 +260,9 @@ def test_an_input_too_long_says_nothing_about_the_structure(server: OpenAIServer
     assert [body["response_format"]["type"] for body in bodies(server)] == ["json_schema"] * 2
 
 
+# ---------------------------------------------------------------- problem that passes
+
+
 @pytest.mark.parametrize(
     "fault",
     [status(429), status(500), drop, cut(30), says("<html>busy</html>"), says('{"choices": []}'),
@@ -303,6 +335,17 @@ def test_an_unknown_path_stops_at_once_and_the_address_is_suggested(server: Open
     assert len(server.requests) == 1
     with pytest.raises(ServiceError, match=r"Check --llm and OPENAI_BASE_URL\.$"):
         opened(server).run(ECHO, TEXT)
+
+
+def test_a_dead_proxy_is_named(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    words = r"cannot be reached .* Check HTTP_PROXY, the proxy of this address, or exempt its host with NO_PROXY\.$"
+    with pytest.raises(ServiceError, match=words):
+        opened(server, retries=0).run(ECHO, TEXT)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    assert run(server)[0] == Echo(text="one two")
 
 
 @pytest.mark.parametrize("variable", [True, False])
@@ -398,6 +441,15 @@ def test_the_model_is_shown_its_error_once(
     assert caught.value.kind == stage
 
 
+def test_tolerant_reading_needs_no_second_question(server: OpenAIServer) -> None:
+    parts = chat(content=[{"type": "text", "text": '{"text":'}, {"type": "text", "text": ' "x"}'}])
+    server.faults.extend(
+        [chat(content='Sure! {"text": "x"}'), chat(content='{"text": "x",}'), chat(content='{"text": 3}'), parts]
+    )
+    stages = [run(server)[1].stages["echo"] for _ in range(4)]
+    assert stages == [Counter(found=1), Counter(repaired=1), Counter(reshaped=1), Counter(strict=1)]
+
+
 def test_a_refusal_is_not_asked_twice(server: OpenAIServer) -> None:
     server.faults.extend([chat(content=None, refusal="I will not."), chat(content="", finish_reason="content_filter")])
     for reason in ("it refuses: I will not.", "it refuses: its content filter stopped it"):
@@ -451,6 +503,9 @@ def test_an_answer_that_fills_its_room_is_cut_whatever_the_server_says(server: O
     assert [body["max_tokens"] for body in bodies(server)] == [100, 200]
 
 
+# ---------------------------------------------------------------- models that reason
+
+
 def test_a_reasoning_model(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     server.refuses = {"max_tokens", "temperature"}
     given = {"reasoning_effort": "low", "reasoning_tokens": 500}
@@ -462,9 +517,6 @@ def test_a_reasoning_model(server: OpenAIServer, caplog: pytest.LogCaptureFixtur
     run(server, **given)
     assert len(server.requests) == 4
     assert len(caplog.records) == 1
-
-
-# ---------------------------------------------------------------- models that reason
 
 
 @pytest.mark.parametrize(
@@ -516,6 +568,16 @@ def test_thoughts_alone_are_no_answer(server: OpenAIServer) -> None:
     assert len(server.requests) == 4
 
 
+def test_drafts_are_counted_and_only_the_last_answer_counts(server: OpenAIServer) -> None:
+    server.faults.append(chat(content='{"text": "x"} or {"text": "y"}, better:\n```json\n{"text": "z"}\n```'))
+    answer, tally = run(server)
+    assert (answer, tally.stages["echo"]) == (Echo(text="z"), {"found": 1, "draft left out": 2})
+    assert describe_drafts(tally) == ["echo: left out of the LLM's answers: 2 drafts"]
+
+
+# ---------------------------------------------------------------- schemas that are refused or ignored
+
+
 def test_lengths_of_lists_are_sent_and_left_out_where_they_are_refused(server: OpenAIServer) -> None:
     server.write = lambda body: '{"triples": [["a", "b", "c"]]}'
     server.faults.append(status(400, "Invalid schema for response_format 'x': 'minItems' is not permitted"))
@@ -528,6 +590,19 @@ def test_lengths_of_lists_are_sent_and_left_out_where_they_are_refused(server: O
     }
     assert second["schema"]["properties"]["triples"]["items"] == {"type": "array", "items": {"type": "string"}}
     assert first["strict"] is second["strict"] is True
+
+
+def test_a_tuple_has_its_length_and_a_list_has_none() -> None:
+    class Pairs(BaseModel):
+        pairs: list[tuple[str, int]]
+        few: Annotated[list[str], Field(max_length=5)]
+
+    properties = json.loads(schema_text(Pairs))["properties"]
+    assert properties["pairs"]["items"] == {
+        **{"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+        **{"minItems": 2, "maxItems": 2},
+    }
+    assert properties["few"] == {"type": "array", "items": {"type": "string"}}
 
 
 def test_a_server_that_ignores_schemas_is_told_them(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -544,6 +619,72 @@ def test_a_server_that_ignores_schemas_is_told_them(server: OpenAIServer, caplog
     assert [record.getMessage() for record in caplog.records] == [
         f"openai:small at {server.url} accepts JSON schemas and ignores them: the prompt has them from now on"
     ]
+
+
+# ---------------------------------------------------------------- servers of one's own, as their documentation has it
+
+
+def in_the_words_of(choice: Mapping[str, Any], message: Mapping[str, Any], **body: Any) -> openai_server.Fault:
+    """The right answer with the fields that a server adds or changes."""
+
+    def spoil(answer: openai_server.Answer) -> openai_server.Answer:
+        assert isinstance(answer.body, Mapping)
+        (right,) = answer.body["choices"]
+        reply = {**right, **choice, "message": {**right["message"], **message}}
+        return openai_server.Answer(200, {**answer.body, "choices": [reply], **body})
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("reply", "counted"),
+    [
+        pytest.param(
+            in_the_words_of(
+                *({}, {}),
+                **{"id": "chatcmpl-1", "created": 1, "system_fingerprint": "fp_ollama"},
+                usage={"prompt_tokens": 0, "completion_tokens": 3, "total_tokens": 3},
+            ),
+            (21, 3),  # the prompt's tokens are estimated
+            id="ollama",
+        ),
+        pytest.param(
+            in_the_words_of(
+                {"logprobs": None, "stop_reason": None},
+                {"reasoning_content": "Repeat it.", "tool_calls": []},
+                prompt_logprobs=None,
+            ),
+            (9, 3),
+            id="vllm",
+        ),
+    ],
+)
+def test_replies_of_servers_of_ones_own(
+    server: OpenAIServer, reply: openai_server.Fault, counted: tuple[int, int]
+) -> None:
+    server.faults.append(reply)
+    answer, tally = run(server)
+    assert answer == Echo(text="one two")
+    (entry,) = tally.entries
+    assert (entry.input_tokens, entry.output_tokens) == counted
+    assert entry.estimated == (counted[0] == 21)
+
+
+def test_lm_studio_refuses_json_mode_and_takes_schemas(server: OpenAIServer) -> None:
+    words = "'response_format.type' must be 'json_schema' or 'text'"
+    refusal = openai_server.Answer(400, {"error": words})
+
+    def choose(received: openai_server.Received, earlier: int) -> openai_server.Fault | None:
+        kind = received.body.get("response_format", {}).get("type")
+        return (lambda _: refusal) if kind == "json_object" else None
+
+    server.choose = choose
+    assert run(server)[0] == Echo(text="one two")
+    with pytest.raises(LLMError, match="rejects the input, status 400: .*must be 'json_schema' or 'text'"):
+        run(server, structure="json")
+
+
+# ---------------------------------------------------------------- what it cost
 
 
 def test_tokens_as_the_server_counts_them(server: OpenAIServer) -> None:
@@ -566,6 +707,17 @@ def test_missing_and_impossible_counts_are_estimated(server: OpenAIServer, count
     (entry,) = run(server)[1].entries
     assert entry.input_tokens == 8 + 2 + 2 * 4 + 3  # a quarter of 31 and 7 characters, and the frame of two messages
     assert (entry.output_tokens, entry.estimated) == (5, True)
+
+
+def test_a_model_without_a_price_has_no_money(server: OpenAIServer) -> None:
+    with ledger.record_calls() as tally:
+        opened(server, model="unheard-of").run(ECHO, TEXT)
+    assert tally.entries[0].money is None
+    assert tally.unpriced == {"unheard-of"}
+    assert tally.spent.money is None
+
+
+# ---------------------------------------------------------------- rules
 
 
 def test_rules_do_the_task_without_a_model() -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from random import Random
 from threading import Barrier, BrokenBarrierError, Event
 
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 from made_language import ECHO, PRICES, QUICK, Echo, opened, texts
 from openai_server import KEY, Answer, Fault, OpenAIServer, Received, status
 
-from ragindex._util.http import RequestProblem, RequestProblemError, retry_after, retry_delay
+from ragindex._util.http import RequestProblem, RequestProblemError, retry, retry_after, retry_delay
+from ragindex.accounting import ledger
 from ragindex.errors import BudgetError, UsageError
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm import rate_limits
-from ragindex.llm.budget import Budget
+from ragindex.llm.budget import Budget, SeenExcess, reserve_money
+from ragindex.llm.cache import SQLiteCache
 from ragindex.llm.rate_limits import Bucket, Clock, Limits, StoppedError, StopSignal, sleep, stopping
 
 
@@ -73,6 +76,15 @@ def test_requests_and_tokens_wait_for_the_scarcer() -> None:
         assert now.seconds - 1000.0 == pytest.approx(2460 / 90)
 
 
+def test_nobody_begins_while_the_server_wants_rest() -> None:
+    now = Time()
+    limits = Limits(2, clock=now.clock)
+    limits.close(5.0)
+    limits.close(3.0)
+    with limits.slot(1):
+        assert now.seconds == 1005.0
+
+
 def test_retry_after_pauses_before_the_slot_is_free() -> None:
     now = Time()
     limits = Limits(1, clock=now.clock)
@@ -106,6 +118,16 @@ def test_requests_in_flight(server: OpenAIServer) -> None:
     server.choose = lambda received, earlier: answer_together
     assert opened(server, concurrency=32).map(ECHO, texts(64)) == [Echo(**inputs) for inputs in texts(64)]
     assert (server.most_in_flight, len(server.requests)) == (32, 64)
+
+
+def test_one_told_to_wait_is_all_told_to_wait(server: OpenAIServer) -> None:
+    server.choose = lambda received, earlier: (
+        status(429, retry_after="0.3") if "first" in received.body["messages"][-1]["content"] and not earlier else None
+    )
+    language = opened(server, setting=LLMSettings(prices=PRICES), concurrency=1)
+    start = time.monotonic()
+    language.map(ECHO, [{"text": "first"}, {"text": "second"}])
+    assert [request.at - start >= 0.3 for request in server.requests] == [False, True, True]
 
 
 # ---------------------------------------------------------------- requests in flight, by 429
@@ -271,6 +293,26 @@ def test_what_passes(problem: RequestProblem, passes: bool) -> None:
     assert problem.passes is passes
 
 
+def test_retrying_ends() -> None:
+    calls, waited = [], []
+
+    def ask() -> str:
+        calls.append(1)
+        if len(calls) < 4:
+            raise RequestProblemError(RequestProblem("busy", 503))
+        return "answer"
+
+    assert retry(ask, 3, Random(0), lambda problem, seconds: waited.append(problem.status)) == "answer"
+    assert waited == [503, 503, 503]
+    calls.clear()
+    with pytest.raises(RequestProblemError, match="status 503: busy"):
+        retry(ask, 2, Random(0), lambda problem, seconds: None)
+    assert len(calls) == 3
+
+
+# ---------------------------------------------------------------- the budget
+
+
 def test_money_is_set_aside_for_calls_in_flight() -> None:
     budget = Budget(1.0)
     with budget.reserved(0.6) as first:
@@ -298,3 +340,67 @@ def test_money_is_set_aside_for_calls_in_flight() -> None:
     assert budget.spent == pytest.approx(0.4)
     with pytest.raises(UsageError, match="must be more than 0"):
         Budget(0.0)
+
+
+def test_a_call_that_waits_for_money_reserves_what_was_seen_meanwhile() -> None:
+    budget, excess = Budget(1.0), SeenExcess()
+    sent, started = list[float](), Event()
+
+    def wait_for_money() -> None:
+        started.set()
+        with reserve_money(budget, lambda: 0.4 * excess.factor) as booking:
+            sent.append(0.4 * excess.factor)
+            booking.pay(0.4)
+
+    with reserve_money(budget, lambda: 0.7) as first:
+        thread = threading.Thread(target=wait_for_money)
+        thread.start()
+        started.wait()
+        first.pay(0.1)
+        first.when_settled(lambda: excess.see(2.0, 1.0))  # an answer took twice its bound
+    thread.join()
+    assert sent == [0.8]
+    assert budget.spent == pytest.approx(0.5)
+
+
+def test_a_run_stops_before_its_budget_and_goes_on_from_there(server: OpenAIServer, tmp_path: Path) -> None:
+    cache = SQLiteCache(tmp_path / "calls.sqlite")
+    inputs = texts(40)  # each costs 0.010 + 0.015, and could cost 0.3 more than its input
+    budget = Budget(1.0)
+    with pytest.raises(BudgetError, match="Run the same command with a larger --budget to resume"):
+        opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=budget, clock=QUICK)).map(ECHO, inputs)
+    paid = len(server.requests)
+    each = 10e-3 + 4 * 3e-3
+    assert budget.spent == pytest.approx(each * paid)
+    assert 0 < paid < 40
+    assert budget.spent + 0.3 < 1.0 < budget.spent + 0.3 + 0.12  # the next might have gone over
+    with ledger.record_calls() as tally:
+        language = opened(server, setting=LLMSettings(cache=cache, prices=PRICES, budget=Budget(2.0), clock=QUICK))
+        assert language.map(ECHO, inputs) == [Echo(**each) for each in inputs]
+    assert (tally.replayed, len(server.requests)) == (paid, 40)
+    assert tally.first.money == pytest.approx(40 * each)
+
+
+def test_a_budget_needs_a_price(server: OpenAIServer) -> None:
+    with pytest.raises(
+        UsageError, match=r"price of local/model-7b, .*'  local/model-7b: \{input: PRICE, output: PRICE\}'"
+    ):
+        opened(server, model="local/model-7b", setting=LLMSettings(prices=PRICES, budget=Budget(1.0)))
+
+
+# ---------------------------------------------------------------- stopping
+
+
+def test_a_signal_ends_those_made_inside_it_and_not_the_one_around_it() -> None:
+    outer = StopSignal()
+    token = stopping.set(outer)
+    try:
+        first, second = StopSignal(), StopSignal()
+        first.set()
+        assert (outer.is_set(), first.is_set(), second.is_set()) == (False, True, False)
+        outer.set()
+        assert second.is_set()
+        assert StopSignal().is_set()  # too late to begin anything
+    finally:
+        stopping.reset(token)
+    assert not StopSignal().is_set()

@@ -15,6 +15,9 @@ from ragindex.accounting import ledger
 from ragindex.errors import RagindexError
 from ragindex.llm import openai_chat
 from ragindex.llm.cache import SQLiteCache, export_calls
+from ragindex.llm.openai_compatible import OpenAICompatibleChat
+from ragindex.llm.tasks import Failure
+from ragindex.plugins import registry
 
 PLANTED = "sk-planted/0123456789+abcdef"
 
@@ -80,9 +83,30 @@ def _chain(error: BaseException) -> str:
     return "\n".join(shown)
 
 
+def test_nothing_of_a_plugin_shows_the_key(server: OpenAIServer, tmp_path: Path) -> None:
+    plugin = OpenAICompatibleChat(model="small", base_url=server.url)
+    language = opened(server, tmp_path / "calls.sqlite")
+    assert language.run(ECHO, {"text": "one"}) == Echo(text="one")
+    shown = [
+        repr(plugin),
+        plugin.model_dump_json(),
+        json.dumps(registry.describe(plugin)),
+        registry.plugin_fingerprint(plugin),
+    ]
+    shown += [repr(language), language.id, repr(language._calls), repr(language._chat)]
+    assert not [text for text in shown if PLANTED in text]
+
+
 def test_answers_are_not_changed_by_placeholders_for_keys(
     server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.key = "none"
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     assert opened(server).map(ECHO, [{"text": "none"}]) == [Echo(text="none")]
+
+
+def test_a_key_in_a_text_is_not_kept(server: OpenAIServer, tmp_path: Path) -> None:
+    answers = opened(server, tmp_path / "calls.sqlite").map(ECHO, [{"text": PLANTED}])
+    assert answers == [Echo(text="…")]
+    assert not isinstance(answers[0], Failure)
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and PLANTED.encode() in file.read_bytes()]

@@ -79,6 +79,16 @@ def test_every_answer_has_wide_strings(tmp_path: Path, memory: float) -> None:
     assert narrow(collection.get(["r1", "r7"], FIELDS)) == []
 
 
+def test_no_column_of_a_collection_in_memory_is_narrow(tmp_path: Path) -> None:
+    collection = filled(tmp_path, 1)
+    image = collection.database.image(collection)
+    assert image is not None
+    assert narrow(image.table) == []
+    assert set(image.columns) == {"id", "text", "tokens", "tags", "size", "meta.year"}
+    assert not {column.type for column in image.columns.values()} & {pa.string(), pa.list_(pa.string())}
+    assert all(column.num_chunks == 1 for column in image.table.columns)  # nothing is held twice
+
+
 FAILURES = [
     pa.ArrowNotImplementedError("no kernel"),
     pa.ArrowKeyError("no field"),

@@ -215,3 +215,43 @@ def test_a_hub_of_a_hundred_thousand_triples() -> None:
     order = np.lexsort((np.arange(count), -np.round(vectors.astype(float) @ space.question, 9)))
     assert wide == [place for place in order.tolist() if place not in (5, 77)][:3000]
     assert max(map(len, space.near.values())) < 3100  # what is kept of the hub
+
+
+def test_each_k_is_a_run_of_its_own(workspace: Index) -> None:
+    assert Naive().depends_on_k(20)
+    assert not Naive(base_k=15).depends_on_k(20)
+    assert not Gear().depends_on_k(20)
+    for k in (2, 5):
+        of_k, fixed = (
+            ask(workspace, "gear.naive(base=bm25)", k),
+            ask(workspace, f"gear.naive(base=bm25, base_k={k})", k),
+        )
+        assert_same(of_k, fixed, f"k = {k}")
+    few, many = ask(workspace, "gear.naive(base_k=4)", 3), ask(workspace, "gear.naive(base_k=4)", 9)
+    assert [retrieval.hits for retrieval in few] == [retrieval.hits[:3] for retrieval in many]
+
+
+def test_names_of_one_character_and_of_a_thousand(tmp_path: Path) -> None:
+    long = "x" * 500 + " " + "y" * 499
+    documents = [
+        spelt("a", f"é|is|{long}"),
+        spelt("b", f"{long}|has|Q"),
+        spelt("c", "Q|of|é"),
+        spelt("d", "\u200b|-|—"),
+    ]
+    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
+    retrieval = built_retriever(workspace, "gear.naive(base=bm25, scoring=composed)").retrieve(
+        [Query("q", f"é {long}?")], 5
+    )[0]
+    assert {hit.id for hit in retrieval.hits} == {"a", "b", "c"}
+
+
+def test_rings_and_repeats_end(tmp_path: Path) -> None:
+    documents = [spelt(f"r{n}", f"e{n}|to|e{(n + 1) % 6}", f"e{n}|to|e{n}") for n in range(6)]
+    workspace = imported(tmp_path / "w", openie(tmp_path / "f.json", documents), documents)
+    written = "gear.naive(base=bm25, base_k=1, scoring=composed, beam_length=12)"
+    retrieval = built_retriever(workspace, written).retrieve([Query("q", "e0 to e1")], 6)[0]
+    chains = [[triple.subject for triple in path] for path in retrieval.trace[-1].paths]
+    assert chains
+    assert max(map(len, chains)) <= 12
+    assert len({hit.id for hit in retrieval.hits}) == len(retrieval.hits)

@@ -11,7 +11,7 @@ from made_extractions import imported, notes, openie, spelt
 
 from examples import examples
 from ragindex._util.durable_files import RepairWarning
-from ragindex.errors import DamagedError, StaleWarning
+from ragindex.errors import DamagedError, StaleWarning, StoreError
 from ragindex.index.index import Index
 from ragindex.parts.triples import sparse_graph
 from ragindex.parts.triples.sparse_graph import SparseGraph
@@ -152,3 +152,30 @@ def test_files_that_are_lost(tmp_path: Path) -> None:
     with pytest.warns(RepairWarning, match="hashes.json cannot be read .*: rebuilt"):
         workspace.build()
     assert answers(workspace)[0] == ["A#t0001", "A#t0002", "B#t0000"]
+
+
+def test_a_graph_that_comes_back_is_the_one_that_holds(tmp_path: Path) -> None:
+    workspace = build(tmp_path, A, B)
+    first = answers(workspace)
+    folders = next((tmp_path / "w" / "parts").glob("triple_graph-*/*")).parent
+    folders_before, reader = list(folders.iterdir()), Index.open(tmp_path / "w", create=True)
+    for documents in ([C], [B]):
+        workspace.remove(
+            [
+                document.id
+                for document in (A, B, C)
+                if document.id in workspace.documents.sources() and document is not A
+            ]
+        )
+        workspace.add(documents)
+        workspace.build()
+    assert answers(workspace) == first
+    assert list(folders.iterdir()) == folders_before
+    reader.close()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    table = pa.table({"id": ["1"], "subject_key": ["a"], "object_key": ["b"], "passage_id": ["p"]})
+    with pytest.raises(StoreError, match="could not be written to .*file"):
+        sparse_graph.save_graph(sparse_graph.sparse_graph(table), tmp_path / "file")

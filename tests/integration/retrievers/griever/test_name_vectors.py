@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from letters import ENCODED, Letters
 from made_extractions import imported, openie, spelt
 
 from ragindex.index.index import Index
+from ragindex.interfaces import VectorQuery
 from ragindex.parts.triples.triples import Triples
 from ragindex.types import Document
 from ragindex_retrievers.griever.parts.name_vectors import NameCollections, NameVectors
@@ -56,6 +58,13 @@ def test_entities_by_key_and_predicates_as_written(workspace: Index) -> None:
     entities, predicates = read_names(workspace, folded)
     assert entities == by_hand("rhine", "alps", "rotterdam", "mont blanc")
     assert predicates == by_hand("rises in", "Rises In", "reaches", "is")
+
+
+def test_they_are_searched_by_vector(workspace: Index) -> None:
+    names: NameCollections = workspace.open_part(NameVectors())
+    vector = np.array(by_hand("Alps")["Alps"].expected, np.float32)
+    hits = names.entities.search([VectorQuery(vector, 2)])[0]
+    assert (hits.ids, hits.scores.tolist()) == (["Alps", "Mont  Blanc"], pytest.approx([1, 2 / 44**0.5]))
 
 
 def test_each_name_is_encoded_once(tmp_path: Path) -> None:

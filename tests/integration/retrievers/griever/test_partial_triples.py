@@ -1,16 +1,22 @@
 """Partial triples: every field by hand, searched by flat schemes, and over several syncs."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from letters import Letters
-from made_extractions import imported, openie, rows, spelt
+from letters import ENCODED, Letters
+from made_extractions import asking, imported, openie, rows, spelt
+from openai_server import KEY, OpenAIServer, chat
 
+from ragindex.filters import Terms, meta
 from ragindex.index.index import Index
 from ragindex.interfaces import Scheme
+from ragindex.parts.triples.extractions import Extractions
+from ragindex.parts.triples.triple_json import from_json
 from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
 from ragindex_retrievers.griever.parts.partial_triples import PartialTriples, partial_id
@@ -111,6 +117,9 @@ def test_spellings_of_one_entity(tmp_path: Path) -> None:
     assert records["lies in FRANCE"]["passage_ids"] == ["1", "2"]
 
 
+# ---------------------------------------------------------------- searched
+
+
 @pytest.mark.parametrize("method", METHODS, ids=registry.label)
 def test_flat_schemes_find_partials(method: Scheme, workspace: Index) -> None:
     retriever = workspace.open_method(method)
@@ -119,6 +128,79 @@ def test_flat_schemes_find_partials(method: Scheme, workspace: Index) -> None:
     assert (hit.id, hit.kind, hit.title) == (partial_id("Alps", "rises in", True), "partial_triple", "")
     assert (hit.passage_ids, hit.doc_ids) == (("A", "B", "C"), ("A", "B", "C"))
     assert hit.metadata == {"A": {"id": "A"}, "B": {"id": "B"}}
+
+
+def test_a_filter_holds_for_every_document_of_a_partial(workspace: Index) -> None:
+    retriever = workspace.open_method(registry.scheme("dense(over=partial_triples)"))
+
+    def find_texts(*values: str) -> set[str]:
+        return {hit.text for hit in retriever.retrieve([Query("q", "Alps", meta("id", *values))], 9)[0].hits}
+
+    assert find_texts("A") == {"Rhine reaches", "reaches Rotterdam"}
+    assert find_texts("B") == {"Rhône rises in", "rises in Basel"}
+    assert find_texts("A", "B") == find_texts("A") | find_texts("B") | {
+        "Rhine rises in"
+    }  # C, which has no id, rises in the Alps too
+
+
+def test_records_are_looked_up_by_entity_and_by_what_stands_opposite(workspace: Index) -> None:
+    opened = workspace.open_part(PartialTriples())
+    texts = [
+        {row["text"] for batch in opened.scan(("text",), Terms(field, ("Alps",))) for row in batch.to_pylist()}
+        for field in ("subject", "objects")
+    ]
+    assert texts[0] == {"rises in Alps", "Alps border", "border Alps"}
+    assert texts[1] == {"Rhine rises in", "Rhône rises in", "Aare rises in", "Alps border", "border Alps"}
+
+
+def test_each_text_is_encoded_once(tmp_path: Path) -> None:
+    ENCODED.clear()
+    workspace = build(tmp_path, A, encoder=Letters())
+    workspace.build(Vectors(of=PartialTriples()))
+    workspace.add([B])
+    workspace.build()
+    assert sorted(text.strip() for text in ENCODED[4:]) == ["Rhône rises in", "rises in Basel"]
+
+
+# ---------------------------------------------------------------- passages that fail
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with OpenAIServer() as running:
+        yield running
+
+
+def test_what_a_failed_passage_said_is_forgotten_until_it_is_read(server: OpenAIServer, tmp_path: Path) -> None:
+    sulking: set[str] = set()
+
+    def choose(received: Any, earlier: int) -> Any:
+        text = received.body["messages"][5]["content"]  # after the instructions and two demonstrations
+        triples = [line.split("|") for line in text.splitlines()]
+        answer = {"entities": [], "triples": triples}
+        return chat(content="I would rather not." if text in sulking else json.dumps(answer))
+
+    server.choose = choose
+    workspace = asking(tmp_path, server, encoder=Letters())  # type: ignore[arg-type]
+    part = Vectors(of=PartialTriples())
+    workspace.add([spelt("1", "a|knows|b"), spelt("2", "c|knows|b")])
+    workspace.build(part)
+    frequencies = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
+    assert frequencies == {"a knows": 1.0, "c knows": 1.0, "knows b": 2.0}
+    sulking.add("c|knows|b\nc|knows|d")
+    workspace.add([spelt("2", "c|knows|b", "c|knows|d")])
+    workspace.build()
+    frequencies = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
+    assert frequencies == {"a knows": 1.0, "knows b": 1.0}
+    sulking.clear()
+    workspace.build(retry_failed=True)
+    frequencies = {row["text"]: row["frequency"] for row in rows(workspace, part, "text", "frequency")}
+    assert frequencies == {"a knows": 1.0, "c knows": 2.0, "knows b": 2.0, "knows d": 1.0}
+    assert [from_json(row["triples"])[-1].object for row in rows(workspace, Extractions(), "triples")] == ["b", "d"]
+
+
+# ---------------------------------------------------------------- parameters
 
 
 def test_seconds_of_earlier_finishes_are_kept(tmp_path: Path) -> None:

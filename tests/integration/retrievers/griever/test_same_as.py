@@ -14,9 +14,11 @@ from ragindex.plugins import registry
 from ragindex.types import Document
 from ragindex_retrievers.griever.parts.alias_names import keys, taken_apart
 from ragindex_retrievers.griever.parts.alias_pairs import alias_predicate
-from ragindex_retrievers.griever.parts.aliases import alike, likeness
+from ragindex_retrievers.griever.parts.aliases import alike, likeness, slip
 from ragindex_retrievers.griever.parts.name_vectors import NameVectors
 from ragindex_retrievers.griever.parts.same_as import SameAs, pair_id
+
+# ---------------------------------------------------------------- predicates
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,13 @@ def test_names_with_near_vectors(left: str, other: str, are: bool) -> None:
     assert alike(taken_apart(other), taken_apart(left)) is are
 
 
+def test_slips() -> None:
+    assert slip("recieve", "receive")
+    assert slip("commonwealth", "comonweelth")
+    assert not slip("commons", "comans")
+    assert not slip("abcde", "abcdf")
+
+
 WORDS = [
     *("The", "Orange", "John", "J.", "F.", "Smith", "Smyth", "of", "Republic of", "UN", "Inc.", "Jr."),
     *("(film)", ", Ohio"),
@@ -165,6 +174,13 @@ def test_nothing_alike_is_lost_by_keys(left: list[str], other: list[str]) -> Non
     assert alike(first, second) == alike(second, first)
     if likeness(first, second) is not None:
         assert {*keys(first)} & {*keys(second)}
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_taken_apart(text: str) -> None:
+    name = taken_apart(text)
+    assert [key for key in keys(name) if not key.strip()] == []
+    assert likeness(name, taken_apart(f" {text} ")) is None or name.key == taken_apart(f" {text} ").key
 
 
 # ---------------------------------------------------------------- the part

@@ -8,10 +8,12 @@ import pytest
 from letters import ENCODED, Letters
 from made_extractions import imported, openie, rows, spelt
 
-from ragindex.filters import meta
+from ragindex.filters import Terms, meta
 from ragindex.index.index import Index
+from ragindex.interfaces import TextQuery
 from ragindex.parts.text.passages import Passages
 from ragindex.parts.triples.triples import Triples
+from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
 from ragindex_retrievers.griever.parts.triple_passages import TriplePassages
@@ -66,6 +68,9 @@ def test_every_field_by_hand(workspace: Index) -> None:
     assert json.loads(second["triples"]) == [["Mont  Blanc", "lies in", "Alps"], ["rhine", "rises in", "Alps"]]
 
 
+# ---------------------------------------------------------------- searched like passages
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_flat_schemes_answer_as_over_passages(method: str, workspace: Index) -> None:
     plain, ours = (workspace.open_method(registry.scheme(f"{method}{over}")) for over in ("", "(over=triple_passages)"))
@@ -86,3 +91,20 @@ def test_flat_schemes_answer_as_over_passages(method: str, workspace: Index) -> 
     rankings = answers(ours)
     assert rankings == answers(plain)
     assert (rankings[0][0][0], {hit[0] for hit in rankings[2]}) == ("C", {"A", "D"})
+
+
+def test_vectors_come_from_the_cache(workspace: Index) -> None:
+    passages = {row["text"] for row in rows(workspace, Passages(), "text")}
+    assert (
+        sum(text.rpartition("\n")[2] in {passage.rpartition("\n")[2] for passage in passages} for text in ENCODED) == 4
+    )
+    vectors = [rows(workspace, part, "vector") for part in (Vectors(), Vectors(of=TriplePassages()))]
+    assert vectors[0] == vectors[1]
+
+
+def test_passages_are_filtered_by_what_they_name(workspace: Index) -> None:
+    wanted = [
+        TextQuery("alps rhine", 9, where=Terms(*condition))
+        for condition in (("subjects", ("Rhine",)), ("objects", ("Alps",)))
+    ]
+    assert [sorted(hit.ids) for hit in workspace.open_part(TriplePassages()).search(wanted)] == [["A"], [*"ABC"]]

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from made_language import PRICES, QUICK, answering
 from made_trees import Compass, CompassEncoder, around, at, drawn, nodes, opened, task_of, write
@@ -15,16 +17,18 @@ from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces import Floats
 from ragindex.interfaces.llm import LLMSettings
+from ragindex.llm import answer_question
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
-from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.summary_tree import SummaryTree, write_sentences
 from ragindex.parts.trees.tasks import ABSTRACTNESS
 from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.trees.tree_search import WAYS
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS, QUESTIONS
 from ragindex.types import Document, Hit, Query, Retrieval, Triple
+from ragindex_baselines.dense import Dense
 from ragindex_retrievers.sirerag.method import LiftedScore, SiReRAG, lift_scores
 
 TOWNS = [
@@ -149,6 +153,9 @@ def test_only_the_best_leaves_are_looked_at(workspace: Index) -> None:
     assert list_scores(ask(workspace, scheme, "@0.2,1,0", 2)) == [("2", 0.9806), ("1", 0.8321)]  # never fewer than k
 
 
+# ---------------------------------------------------------------- bases, readers
+
+
 @pytest.mark.parametrize("base", BASES)
 def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Index) -> None:
     scheme, plain = registry.scheme(f"sirerag(base={base})"), registry.scheme(f"{base}(over=tree_pool)")
@@ -157,6 +164,40 @@ def test_the_pool_is_searched_by_any_flat_scheme(base: str, by_rules: Index) -> 
     assert [[(hit.id, hit.score) for hit in our.hits] for our in ours] == [
         [(hit.id, hit.score) for hit in their.hits] for their in theirs
     ]
+
+
+def test_under_self_ask(by_rules: Index) -> None:
+    """Its candidates are the ten best nodes of the pool, for both calls."""
+    over, alone = registry.scheme("self-ask(base=sirerag)"), registry.scheme("sirerag")
+    queries = [Query(f"q{n}", text) for n, text in enumerate(QUESTIONS)]
+    candidates = [retrieval.hits for retrieval in alone.open(by_rules).retrieve(queries, 10)]
+    asking = over.open(by_rules).retrieve(queries, 10)
+    assert [step.hits for step in asking] == [
+        tuple(replace(hit, source="self-ask(base=sirerag)") for hit in hits) for hits in candidates
+    ]
+    assert any(hit.kind == "aggregate" for hits in candidates for hit in hits)
+
+
+def test_a_long_summary_does_not_win_by_its_length(server: OpenAIServer, tmp_path: Path) -> None:
+    """What a reader sees of the pool has as many tokens as what it sees of passages: the summary is cut."""
+
+    def long(body: Mapping[str, Any]) -> str:
+        is_summary = task_of(body) == "summary"
+        return json.dumps({"summary": "@1,1,1 " + "word " * 2_000}) if is_summary else write(body)
+
+    server.write = long
+    workspace = opened(tmp_path, server, [*TOWNS, *(at(f"p{n}", 1, 1, n / 10) for n in range(20))])
+    workspace.build(SUMMARISED, Dense())
+    pool, flat = ask(workspace, SUMMARISED, "@1,1,1", 20), ask(workspace, Dense(), "@1,1,1", 20)
+    first = pool.hits[0]
+    assert (first.kind, len(first.text.split())) == ("summary", 2_001)
+    seen, plain = (answer_question.build_context(method.hits, method.notes, tokens=100) for method in (pool, flat))
+    assert (seen.tokens, len(seen.passages)) == (100, 1)
+    assert seen.passages[0].text == ("@1,1,1 " + "word " * 77).strip()  # of some four characters a token
+    assert (plain.tokens, len(plain.passages)) == (93, 12)  # no sentence of the next one fits
+
+
+# ---------------------------------------------------------------- parameters
 
 
 def test_what_can_stand_where() -> None:
@@ -175,6 +216,11 @@ def test_what_can_stand_where() -> None:
 
 def test_dual_clustering_groups_by_entities_what_lies_apart(server: OpenAIServer, tmp_path: Path) -> None:
     """(E): two texts of different rings name X; the cluster of both is summarised beside those of the rings."""
+    assert write_sentences([("1",), ("2", "3"), ("9",)], StoredNodes()) == [  # type: ignore[arg-type]
+        "This text is about ANN, BOB.",
+        "This text is about BOB, ULM, EVE.",
+        "",
+    ]
     plain = SummaryTree(stop_at=2, dimensions=2, levels=2)
     dual = plain.model_copy(update={"dual": Propositions()})
     named = [Document("a7", "", "a7 X @1,0.1,0"), Document("b7", "", "b7 X @0.1,1,0")]
@@ -207,6 +253,19 @@ class SignsEncoder(CompassEncoder):
             if text.startswith("This text is about"):
                 vectors[row] = (1, 0, 0) if "X" in text else (0, 0, 1)
         return vectors
+
+
+class StoredNodes:
+    """Propositions of three passages, as a collection gives them."""
+
+    def scan(self, fields: tuple[str, ...]) -> list[pa.RecordBatch]:
+        rows = [("p2", "2", 0.0, ["BOB", "ULM"]), ("p1", "1", 1.0, ["BOB"]), ("p0", "1", 0.0, ["ANN", "BOB"])]
+        rows.append(("p3", "3", 0.0, ["EVE"]))
+        records = [
+            {"id": id, "passage_ids": [passage], "position": position, "entities": names}
+            for id, passage, position, names in rows
+        ]
+        return [pa.RecordBatch.from_pylist(records)]
 
 
 def test_hierarchical_chunks_stand_beside_the_summaries_of_others(server: OpenAIServer, tmp_path: Path) -> None:

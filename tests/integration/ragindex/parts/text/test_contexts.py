@@ -18,10 +18,11 @@ from ragindex.estimate import estimate
 from ragindex.index.index import Index
 from ragindex.interfaces import Part
 from ragindex.interfaces.llm import LLMSettings
-from ragindex.parts.text.contexts import PLACING_SENTENCE, below_title, bound_sentence
+from ragindex.parts.text.contexts import PLACING_SENTENCE, PassageContexts, below_title, bound_sentence
 from ragindex.parts.text.passages import Passages
+from ragindex.parts.text.preceding import Preceding
 from ragindex.plugins import registry
-from ragindex.types import Document, Query, Section
+from ragindex.types import Chunking, Document, Query, Section
 
 PIER = "# Pier\n\nThe old pier is closed.\n\n## Tides\n\nIt turns twice.\n\n## Fees\n\nA berth costs nine crowns."
 TIDES, FEES = PIER.index("## Tides"), PIER.index("## Fees")
@@ -132,6 +133,9 @@ def test_a_sentence_is_bounded() -> None:
     assert bound_sentence("") == ""
 
 
+# ---------------------------------------------------------------- a model
+
+
 def write(body: Mapping[str, Any]) -> str:
     return json.dumps({"sentence": f"Of {str(body['messages'][-1]['content'])[-5:]}. And more."})
 
@@ -212,3 +216,12 @@ def test_the_estimate_counts_every_call(server: OpenAIServer) -> None:
     (estimated,) = estimate(corpus, [scheme], registry.llm("openai:small"), LLMSettings())
     assert (estimated.task, estimated.calls) == (PLACING_SENTENCE.name, 4)
     assert server.requests == []
+
+
+def test_the_preceding_passage_of_every_chunking(tmp_path: Path) -> None:
+    before = Preceding().with_chunking(Chunking(2, 1, "words"))
+    with Index.open(tmp_path, create=True) as workspace:
+        workspace.add([Document("x", "", "one two three")])
+        workspace.build(before, PassageContexts().with_chunking(Chunking(2, 1, "words")))
+        rows = [{"id": "x#words2+1.0", "doc_id": "x"}, {"id": "x#words2+1.1", "doc_id": "x"}]
+        assert workspace.open_part(before).of(rows) == ["", "one two"]

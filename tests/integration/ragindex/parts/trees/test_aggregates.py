@@ -11,6 +11,7 @@ from made_trees import at, nodes, notes, opened, summaries, task_of, write
 from openai_server import OpenAIServer, chat
 
 from ragindex.errors import UsageError
+from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.parts.text.propositions import Propositions
 from ragindex.parts.trees.aggregates import Aggregates
@@ -19,6 +20,7 @@ from ragindex.parts.trees.tree_pool import TreePool
 from ragindex.parts.vectors.vectors import Vectors
 from ragindex.plugins import registry
 from ragindex.types import Document, Query
+from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
 TOWNS = [
@@ -44,6 +46,9 @@ def server(written: OpenAIServer) -> Iterator[OpenAIServer]:
 def texts(workspace: Index, part: Any) -> dict[tuple[str, ...], str]:
     """The texts of aggregates by their entities."""
     return {tuple(row["entities"]): row["text"] for row in nodes(workspace, part).values()}
+
+
+# ---------------------------------------------------------------- by hand
 
 
 def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
@@ -125,6 +130,8 @@ def test_no_propositions(server: OpenAIServer, tmp_path: Path) -> None:
     assert nodes(workspace, Aggregates()) == nodes(workspace, SummaryTree(over=Aggregates())) == {}
 
 
+# ---------------------------------------------------------------- two trees, one pool
+
 PLACED = [at("p1", 1, 0, 0), at("p2", 1, 0.1, 0), at("p3", 0, 0, 1), at("p4", 0, 0.1, 1)]
 SAID = [
     Document(
@@ -176,6 +183,19 @@ def test_the_pool_holds_both_trees(pooled: Index) -> None:
     assert notes(workspace, "tree_pool") == ["8 nodes: 5 of passages, 3 of aggregates."]
 
 
+def test_every_flat_scheme_searches_the_pool(pooled: Index) -> None:
+    assert [record.name for record in pooled.manifest.parts.values()].count("vectors") == 0
+    query = Query("q", "ANN @0,0.2,1")
+    for scheme in FLAT:
+        (retrieval,) = scheme.open(pooled).retrieve([query], 8)
+        assert retrieval.hits
+        assert {hit.kind for hit in retrieval.hits} <= {"passage", "aggregate", "summary"}
+        assert all(hit.passage_ids and hit.doc_ids for hit in retrieval.hits)
+    (near,) = FLAT[1].open(pooled).retrieve([query], 8)
+    assert len(near.hits) == 8
+    assert all(hit.source == registry.label(FLAT[1]) for hit in near.hits)
+
+
 def test_ablations(server: OpenAIServer, tmp_path: Path) -> None:
     workspace = opened(tmp_path, server, SAID)
     trees = POOL.trees
@@ -212,6 +232,14 @@ def test_a_passage_without_propositions_is_still_in_the_pool(server: OpenAIServe
     ] * 2
 
 
+def test_filters_reach_the_pool(pooled: Index) -> None:
+    workspace = pooled
+    (retrieval,) = Dense(over=POOL).open(workspace).retrieve([Query("q", "@0,1,0", meta("page", 2))], 9)
+    assert [hit.id for hit in retrieval.hits] == ["p3"]
+    (retrieval,) = BM25(over=POOL).open(workspace).retrieve([Query("q", "ANN", meta("page", 0, 1, 2, 3))], 9)
+    assert sorted({hit.kind for hit in retrieval.hits}) == ["aggregate", "passage", "summary"]
+
+
 def test_what_can_stand_where() -> None:
     assert TreePool().inputs() == (SummaryTree(), SummaryTree(over=Aggregates()))
     assert TreePool(relatedness_summaries=False).inputs() == (SummaryTree(), Aggregates())
@@ -232,3 +260,11 @@ def test_what_can_stand_where() -> None:
         with pytest.raises(UsageError, match=why):
             registry.part(written)
     assert registry.part(registry.label(POOL)) == POOL
+
+
+def test_the_rules_name_entities_too(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path, chunking=None, create=True)
+    workspace.add([Document("a", "Ada Miller", "Ada Miller was a glass painter. She was born in Lindau.")])
+    workspace.build(Aggregates())
+    text = "Ada Miller was a glass painter.\nAda Miller was born in Lindau."
+    assert texts(workspace, Aggregates()) == {("Ada Miller",): text}

@@ -24,19 +24,22 @@ from made_trees import (
 )
 from openai_server import OpenAIServer, Received, chat
 
+from ragindex.accounting import ledger
 from ragindex.corpus import Corpus
 from ragindex.english import summarise
 from ragindex.errors import UsageError
 from ragindex.estimate import estimate
+from ragindex.filters import meta
 from ragindex.index.index import Index
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.llm.openai_compatible import OpenAICompatibleChat
 from ragindex.parts.text.passages import Passages
-from ragindex.parts.trees.summary_tree import SummaryTree
+from ragindex.parts.trees.summary_tree import SUMMARY, SummaryTree
 from ragindex.parts.vectors.vectors import Vectors, vectors_of
 from ragindex.plugins import registry
 from ragindex.testing import DOCUMENTS
-from ragindex.types import Document
+from ragindex.types import Document, Query
+from ragindex_baselines.bm25 import BM25
 from ragindex_baselines.dense import Dense
 
 FLAT = SummaryTree(dimensions=2, stop_at=2)
@@ -283,3 +286,48 @@ def test_leaves_need_the_fields_of_hits(server: OpenAIServer, tmp_path: Path) ->
         UsageError, match="summary_tree needs records with kind, .*; kind, metadata, text, title is missing"
     ):
         workspace.build(SummaryTree(over=registry.part("extractions")))
+
+
+def test_a_summary_is_found_by_vector_by_text_and_by_filter(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.build(Dense(over=FLAT), BM25(over=FLAT))
+    up = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,0,1")], 4)[0].hits
+    assert up[0].kind == "summary"  # the middle of the ring
+    assert (up[0].passage_ids, up[0].doc_ids) == (tuple(C), tuple(C))
+    assert sorted(hit.id for hit in up[1:]) == C
+    by_text = BM25(over=FLAT).open(workspace).retrieve([Query("q", "c2")], 9)[0].hits
+    assert [hit.kind for hit in by_text] == ["passage", "summary", "summary"]
+    only_b = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,1,0", meta("letter", "b"))], 99)[0].hits
+    assert sorted(hit.id for hit in only_b) == B  # the summary over them holds m too
+    both = Dense(over=FLAT).open(workspace).retrieve([Query("q", "@0,1,0", meta("letter", "b", "m"))], 99)[0].hits
+    assert sorted(hit.kind for hit in both) == [*["passage"] * 9, "summary"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [('{"summary": "  "}', "malformed"), ("", "empty")],
+)
+def test_an_answer_that_cannot_be_used_is_asked_for_again_and_counted(
+    answer: str, kind: str, server: OpenAIServer, tmp_path: Path
+) -> None:
+    def choose(received: Received, earlier: int) -> Any:
+        again = "cannot be used" in json.dumps(received.body)
+        return chat(content=answer) if shown(received.body)[0].startswith("c1") and not again else None
+
+    server.choose = choose
+    workspace = opened(tmp_path, server, BRIDGED)
+    with ledger.record_calls() as tally:
+        workspace.build(FLAT)
+    counted = tally.stages[SUMMARY.name]
+    assert (counted["asked again"], counted[kind], counted["failed"]) == (1, 1, 0)
+    assert len(server.requests) == 5
+    assert drawn(workspace, FLAT) == BRIDGED_TREE
+    assert failed(workspace, "summary_tree") == []
+
+
+def test_another_seed_language_or_parameter_is_another_part(server: OpenAIServer, tmp_path: Path) -> None:
+    workspace = opened(tmp_path, server, BRIDGED)
+    workspace.build(FLAT, FLAT.model_copy(update={"threshold": 0.5}))
+    assert len([1 for record in workspace.manifest.parts.values() if record.name == "summary_tree"]) == 2
+    first, other = (set(nodes(workspace, tree)) for tree in (FLAT, FLAT.model_copy(update={"threshold": 0.5})))
+    assert first & other == {document.id for document in BRIDGED}  # summaries are named by the tree too

@@ -36,6 +36,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
         yield running
 
 
+# ---------------------------------------------------------------- rules
+
+
 def test_the_rules_by_hand(tmp_path: Path) -> None:
     workspace = Index.open(tmp_path, chunking=None, create=True)
     workspace.add(
@@ -78,6 +81,9 @@ def test_what_the_rules_could_not_read_is_said(tmp_path: Path) -> None:
         "1 passage has no text.",
         "2 passages: The text is in capitals: only its title, quoted titles, dates and numbers are found.",
     ]
+
+
+# ---------------------------------------------------------------- a model
 
 
 def test_one_call_a_passage_and_malformed_triples_are_dropped_and_counted(server: OpenAIServer, tmp_path: Path) -> None:
@@ -147,6 +153,16 @@ def test_names_first_then_triples_of_these_names(server: OpenAIServer, tmp_path:
     assert list(record.failed) == ["b"]
 
 
+def test_triples_that_are_no_list_are_requested_again(server: OpenAIServer, tmp_path: Path) -> None:
+    lists = [{"t1": ["A", "p", "B"], "t2": ["A"]}, [["A", "p", "B"], ["A"]]]
+    server.write = lambda body: json.dumps({"entities": ["A"], "triples": lists[len(server.requests) > 1]})
+    workspace = asking(tmp_path, server)
+    workspace.add([Document("a", "", "A p B")])
+    workspace.build(Extractions())
+    (a,) = rows(workspace, Extractions(), *FIELDS)
+    assert (a["triples"], a["dropped"], len(server.requests)) == ('[["A", "p", "B"]]', 1.0, 2)
+
+
 def find_ids(workspace: Index, question: str) -> list[str]:
     return [hit.id for hit in BM25(over=Triples()).open(workspace).retrieve([Query("q", question)], 5)[0].hits]
 
@@ -193,6 +209,9 @@ def test_a_failed_passage_is_counted_and_tried_again_with_all_that_is_made_of_it
     assert workspace.open_part(TripleGraph()).neighbours(["3#t0000"]) == [["1#t0000"]]
 
 
+# ---------------------------------------------------------------- identity
+
+
 def test_another_model_prompt_or_file_gives_another_part_beside(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +245,8 @@ def test_another_model_prompt_or_file_gives_another_part_beside(
     assert outdated == ["extractions", "triples"]  # of the second file, which somebody reads; nobody reads the rules'
     assert second.open_part(Triples()).count() == 1  # a reader from before goes on
 
+
+# ---------------------------------------------------------------- the prompts
 
 TEXTS = ("Hollow Ferry is a chain ferry on the River Sarn.", "The cellist studied with Paul Renk in Tarsby")
 

@@ -69,6 +69,9 @@ def test_entities_are_looked_up_by_key(entity_key: Any, rhine: list[str], blanc:
     assert looked_up == [rhine, blanc, []]
 
 
+# ---------------------------------------------------------------- searched like passages
+
+
 @pytest.mark.parametrize("method", METHODS, ids=registry.label)
 def test_flat_schemes_find_triples(method: Scheme, workspace: Index) -> None:
     retriever = workspace.open_method(method)
@@ -77,6 +80,9 @@ def test_flat_schemes_find_triples(method: Scheme, workspace: Index) -> None:
     assert (hit.passage_ids, hit.doc_ids, hit.metadata) == (("C",), ("C",), {"C": {"id": "C"}})
     only = retriever.retrieve([Query("q", "Rotterdam has harbour", meta("id", "A"))], 3)[0].hits
     assert {hit.doc_ids for hit in only} == {("A",)}
+
+
+# ---------------------------------------------------------------- over several syncs
 
 
 def test_metadata_that_changes_alone_reaches_the_triples(tmp_path: Path) -> None:
@@ -89,3 +95,9 @@ def test_metadata_that_changes_alone_reaches_the_triples(tmp_path: Path) -> None
     workspace.remove(["A"])
     workspace.build()
     assert rows(workspace, Triples()) == []
+
+
+def test_the_registry_makes_it_again() -> None:
+    part = Triples(entity_key="casefold")
+    assert registry.part(registry.describe(part)) == part
+    assert registry.label(part) == "triples(entity_key=casefold)"

@@ -16,7 +16,7 @@ from minilm import model_folder
 from openai_server import KEY, OpenAIServer
 
 from examples import examples
-from ragindex import interfaces
+from ragindex import interfaces, testing
 from ragindex.errors import DamagedError, StoreError, UsageError
 from ragindex.index import fit_watch
 from ragindex.index.index import Index
@@ -54,6 +54,15 @@ def scored(records: Sequence[Floats], questions: Sequence[Floats]) -> Doubles:
 
 
 # ---------------------------------------------------------------- MaxSim
+
+
+def test_maxsim_by_hand() -> None:
+    first = np.array([[1, 0], [0, 1]], np.float32)
+    other = np.array([[0, -1], [0.5, 0]], np.float32)
+    question = np.array([[0.6, 0.8], [-1, 0]], np.float32)
+    scores = scored([first, other], [question, question[:1]])
+    # one: max(.6, .8) + max(-1, 0); other: max(-.8, .3) + max(0, -.5)
+    np.testing.assert_allclose(scores, [[0.8, 0.8], [0.3, 0.3]], atol=1e-5)
 
 
 def test_what_has_no_tokens_is_not_found() -> None:
@@ -115,6 +124,18 @@ def test_how_far_numbers_are_off(given_vectors: Floats) -> None:
     largest = np.abs(given_vectors).max(axis=1, keepdims=True, initial=0)
     assert (np.abs(restore(rows) - given_vectors) <= largest / 254 * (1 + 1e-5)).all()
     np.testing.assert_array_equal(compress(restore(rows)), rows)
+
+
+def test_how_far_scores_are_off() -> None:
+    """At most the sum of the question's numbers times the largest of the record's, over 254."""
+    rng = np.random.default_rng(0)
+    records = [_units(rng, 40, 384) for _ in range(30)]
+    question = _units(rng, 12, 384)
+    exact = np.array([naive(record, question) for record in records])
+    bound = np.array([np.abs(question).sum() * np.abs(record).max() / 254 for record in records])
+    off = np.abs(scored(records, [question])[:, 0] - exact)
+    assert (off <= bound).all()
+    assert off.max() < 0.01  # of scores around 2
 
 
 @settings(max_examples=examples(60))
@@ -367,6 +388,13 @@ def test_files_that_are_gone(workspace: Index) -> None:
         workspace.open_part(PART)
 
 
+def test_record_without_vectors_between_others(tmp_path: Path) -> None:
+    workspace = Index.open(tmp_path / "index", chunking=None, create=True)
+    workspace.add([*documents(0, 1), Document("d00", "", "?!"), *documents(2)])
+    workspace.build(PART)
+    assert min(opened(workspace).places.counts.tolist()) == 0
+
+
 @pytest.mark.parametrize(
     "numbers",
     [{"counts": 10**15}, {"counts": -1}, {"starts": -1}, {"starts": 2**62}, {"averages": 10**15}],
@@ -428,3 +456,19 @@ def test_what_texts_are_encoded_with_changes_nothing(tmp_path: Path) -> None:
     )
     expected = [naive(record.vectors, exact[0].vectors) for record in exact[1:]]
     assert [contents[0][f"d{number}"] for number in (0, 1, 6, 7)] == pytest.approx(expected, abs=0.02)
+
+
+def test_the_law_over_records_that_are_no_passages(tmp_path: Path) -> None:
+    scheme = registry.scheme("colbert(over=triples, candidates=bm25(over=triples))")
+    workspace = testing.build(scheme, tmp_path, "lsa")
+    expected = testing.ask_questions(scheme.open(workspace), 10)
+    assert {hit.kind for retrieval in expected for hit in retrieval.hits} == {"triple"}
+    workspace.add([*testing.ADDED, replace(testing.DOCUMENTS[3], text="The Rhine is no river any more.")])
+    workspace.build(scheme)
+    assert testing.ask_questions(scheme.open(workspace), 10) != expected
+    workspace.remove([document.id for document in testing.ADDED])
+    workspace.add([testing.DOCUMENTS[3]])
+    workspace.build(scheme)
+    testing.assert_same(
+        testing.ask_questions(scheme.open(workspace), 10), expected, "after adding, changing and removing"
+    )

@@ -340,3 +340,11 @@ def test_a_node_may_die_while_another_is_chosen() -> None:
         assert len(pool._alive_nodes) == 2
         pool.mark_live(pool.all()[1])
         assert len(pool._alive_nodes) == 3
+
+
+def test_a_server_behind_tls_that_goes_away(secured: StandIn, tmp_path: Path) -> None:
+    opened(secured.url, tmp_path)
+    secured.stop()
+    assert "See that the server runs and can be reached, then run the same command to resume" in refused(
+        secured.url, tmp_path
+    )

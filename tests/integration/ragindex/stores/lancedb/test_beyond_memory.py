@@ -127,6 +127,16 @@ def test_several_collections_are_waited_for_once(tmp_path: Path, waits: list[int
     assert waits == [2]  # the five requests within ids are one query
 
 
+def test_search_in_memory_and_beyond(tmp_path: Path, waits: list[int]) -> None:
+    beyond = [filled(tmp_path / "a", 0, name) for name in ("one", "other")]
+    searches = [(collection, REQUESTS[:5]) for collection in (beyond[0], filled(tmp_path / "b", 1), beyond[1])]
+    answers = [
+        [round_answer(answer) for answer in collection_answers] for collection_answers in search_together(searches)
+    ]
+    assert waits == [2]
+    assert answers[0] == answers[1] == answers[2]
+
+
 def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     """Each fits the budget, both do not: the second is searched by its indexes, where all its records would be read."""
     size = filled(tmp_path / "alone", 1).estimate()

@@ -55,6 +55,17 @@ def answers(collection: LanceCollection) -> list[object]:
     ]
 
 
+def test_a_copy_answers_like_lancedb_without_opening_it(tmp_path: Path) -> None:
+    version = write(LanceDB().open(tmp_path), TEXTS).version
+    copied, bare = open_both(tmp_path, version)
+    assert answers(copied) == answers(bare)
+    assert (copied.schema, copied.identity, copied.version) == (bare.schema, bare.identity, bare.version)
+    assert copied.fields() == bare.fields() == ("text", "tags", "meta.year")
+    assert copied.describe() == bare.describe()
+    assert copied._opened is None
+    assert copied.count() == bare.count() == 3
+
+
 @settings(max_examples=examples(15))
 @given(st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=30), min_size=1, max_size=8))
 def test_a_copy_holds_what_was_written(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) -> None:
