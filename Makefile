@@ -65,7 +65,7 @@ histories: $(VENV)/.test  ## random histories of an index for MINUTES, on two pr
 		--engine "$(ENGINE)" --seed $$(($(SEED) + $$part)) --step 2 --minutes $(MINUTES) --state histories.jsonl & done; wait
 
 elasticsearch: $(VENV)/.test  ## a real Elasticsearch on this machine, until it is interrupted; the tests start their own
-	@$(BIN)/python tests/support/elasticsearch_node/node.py
+	@PYTHONPATH=tests/support $(BIN)/python tests/support/elasticsearch_node/node.py
 
 clean:
 	rm -rf $(VENV)

@@ -1,6 +1,6 @@
 """Workers on other machines: how many keep the one process that writes busy, and what a real cluster is worth.
 
-    .venv/bin/python -m benchmarks.cluster simulate [--engine elasticsearch] [WORKERS …]
+    .venv/bin/python -m benchmarks.cluster simulate [WORKERS …] [--engine elasticsearch]
     .venv/bin/python -m benchmarks.cluster dask DATA
     .venv/bin/python -m benchmarks.cluster local DATA
 

@@ -1,7 +1,7 @@
 """Real Elasticsearch nodes for the tests: put together from Maven Central, started on free ports of 127.0.0.1.
 
 `address()` is what tests call: ELASTICSEARCH_URL where that is set, else a node that the test processes of one checkout
-share. `python tests/support/elasticsearch_node/node.py` runs one until it is interrupted.
+share. `make elasticsearch` runs one until it is interrupted.
 """
 
 import hashlib
