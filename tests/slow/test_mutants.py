@@ -17,7 +17,7 @@ TESTS = "tests/integration/eval/cli/test_estimate.py::test_seed_draws_the_questi
 def test_mutants_of_a_module_that_tests_import_late(tmp_path: Path) -> None:
     """The module of a command is imported when the command runs, after the tests are collected."""
     mutants = find_mutants(ast.parse((ROOT / COMMAND).read_text(encoding="utf-8")))
-    (number,) = (n for n, mutant in enumerate(mutants) if "+     schemes = None" in mutant.describe()["diff"])
+    (number,) = (n for n, mutant in enumerate(mutants) if "+     questioned = None" in mutant.describe()["diff"])
     out = tmp_path / "mutants.jsonl"
     subprocess.run(
         [sys.executable, "-m", "mutants", COMMAND, "--out", str(out), "--numbers", str(number), "--", TESTS],
