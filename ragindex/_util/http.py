@@ -1,6 +1,7 @@
 """Helpers for clients of remote services: API keys, addresses, failed requests, and retries."""
 
 import base64
+import json
 import math
 import os
 import time
@@ -28,6 +29,7 @@ DEFAULT_URL = "https://api.openai.com/v1"
 LONGEST_WAIT = 120.0  # seconds; a longer Retry-After is an error
 _FIRST_WAIT = 0.5
 _LONGEST_BACKOFF = 30.0
+_LONGEST_BODY = 120
 _LONGEST_MESSAGE = 500
 _SHORTEST_SECRET = 16  # characters
 _TEMPORARY_STATUSES = frozenset({408, 409, 429})
@@ -315,6 +317,14 @@ def read_error_answer(answer: Mapping[str, Any], hidden: Callable[[str], str]) -
     status = code if isinstance(code, int) else None
     message = hidden(details.message)[:_LONGEST_MESSAGE]
     return RequestProblem(message, status, hidden(details.code), retry_after=details.retry_after)
+
+
+def read_json_body(body: str) -> Any:
+    """Return the JSON of a response's body. Raises RequestProblemError, which allows a retry."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise RequestProblemError(RequestProblem(f"expected JSON, got {body[:_LONGEST_BODY]!r}")) from None
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
+from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -135,15 +136,11 @@ class Service:
 
     def describe_unknown_fields(self) -> Iterator[str]:
         """Yield a sentence for each metadata key that no document has, named by the filter of a key that reads."""
-        known_keys = dict[str, Sequence[str]]()
+        list_keys = cache(lambda name: self.collections[name].state.list_metadata_keys())
         for key in (each for each in self.settings.keys.keys if "read" in each.rights):
             named = sorted({name.removeprefix("meta.") for name in fields(key.where) if name.startswith("meta.")})
-            for name, collection in self.collections.items():
-                if not named or not key.opens(name):
-                    continue
-                if name not in known_keys:
-                    known_keys[name] = collection.state.list_metadata_keys()
-                known = known_keys[name]
+            for name in filter(key.opens, self.collections if named else ()):
+                known = list_keys(name)
                 for unknown in named:
                     if unknown not in known:
                         yield (

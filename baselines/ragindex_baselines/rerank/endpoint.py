@@ -22,6 +22,7 @@ from ragindex._util.http import (
     digest_account,
     make_http_client,
     read_address,
+    read_json_body,
     read_secret,
     read_variable,
     redact_account,
@@ -41,7 +42,7 @@ from ragindex.llm.cache import CachedResponse, CallSource, ResponseCache
 from ragindex.llm.prices import Prices, warn_of_zero_price
 from ragindex.llm.rate_limits import Limits
 from ragindex.plugins.base import Contact
-from ragindex_baselines.rerank.likelihood import ECHO, read_likelihoods, write_prompts
+from ragindex_baselines.rerank.likelihood import ECHO, ECHOED, read_likelihoods, write_prompts
 from ragindex_baselines.rerank.rerankers import PlaceScores, Reranker, TitledText, TitledTexts, join_bridge
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ class EndpointScoring:
             question = encodable(question)
             prompts = write_prompts(question, texts, "" if bridge is None else encodable(passage_text(*bridge)))
             read = partial(read_likelihoods, question=question, prompts=prompts)
-            return _Request("/completions", {"model": model, "prompt": prompts, **ECHO}, prompts, len(texts), read)
+            body = {"model": model, "prompt": prompts, **ECHO}
+            return _Request("/completions", body, prompts, len(texts), read, expected=ECHOED, unscored_status=200)
         query = join_bridge(question, bridge)
         body = {"model": model, "query": query, "documents": texts, "top_n": len(texts)}
         return _Request("/rerank", body, [query, *texts], len(texts))
@@ -280,9 +282,8 @@ class EndpointScoring:
             else:
                 self._lose(size, booking)
             if not scored:
-                raise RequestProblemError(
-                    RequestProblem(f"expected a score for a passage, got {text[:_LONGEST_SHOWN]!r}")
-                )
+                message = f"expected {request.expected}, got {text[:_LONGEST_SHOWN]!r}"
+                raise RequestProblemError(RequestProblem(message, request.unscored_status))
         return answer
 
     def _find_most(self, size: _RequestSize) -> float | None:
@@ -343,7 +344,8 @@ class EndpointScoring:
 class _Request:
     """A request to `path`, the `texts` that the model reads for it, and how many passages it scores.
 
-    `read` turns the body of the response into that of `/rerank`.
+    `read` turns the body of the response into that of `/rerank`. If no passage has a score, `expected` was missing, and
+    with a status of 200 in `unscored_status` the request is not sent again.
     """
 
     path: str
@@ -351,6 +353,8 @@ class _Request:
     texts: Sequence[str]
     passages: int
     read: Callable[[str], str] = str
+    expected: str = "a score for a passage"
+    unscored_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,10 +381,7 @@ def read_scores(body: str) -> EndpointResponse:
     An invalid index becomes -1, an invalid score NaN. Raises RequestProblemError, which allows a retry, for any
     other response.
     """
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        raise RequestProblemError(RequestProblem(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
+    parsed = read_json_body(body)
     outer = as_mapping(parsed)
     results = parsed if isinstance(parsed, list) else outer.get("results", outer.get("data"))
     if not isinstance(results, list) or not all(isinstance(result, Mapping) for result in results):

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ragindex._util.http import RequestProblem, RequestProblemError, as_mapping
+from ragindex._util.http import RequestProblem, RequestProblemError, as_mapping, read_json_body
 
 _BEFORE_QUESTION = "A question that is answered with the help of the above:"
 _LONGEST_SHOWN = 120
 ECHO: Mapping[str, Any] = {"echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
 """Options of a request that returns the log-probabilities of its prompts; some endpoints refuse to generate nothing."""
+ECHOED = "log-probabilities of the prompt's tokens, which score=likelihood needs (echo with logprobs)"
+"""What an endpoint lacks that scores no passage."""
 
 
 def write_prompts(question: str, passages: Sequence[str], bridge: str) -> list[str]:
@@ -29,12 +31,9 @@ def read_likelihoods(body: str, question: str, prompts: Sequence[str]) -> str:
     """Return the response as that of a `/rerank` endpoint, with the mean log-probability of the question's tokens.
 
     A prompt without log-probabilities of its own tokens has no score. Raises RequestProblemError, which allows a retry,
-    for a response that is no list of completions, or has no score.
+    for a response that is no list of completions.
     """
-    try:
-        answer = as_mapping(json.loads(body))
-    except (ValueError, RecursionError):
-        raise RequestProblemError(RequestProblem(f"expected JSON, got {body[:_LONGEST_SHOWN]!r}")) from None
+    answer = as_mapping(read_json_body(body))
     choices = answer.get("choices")
     if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):
         raise RequestProblemError(RequestProblem(f"expected a list of completions, got {body[:_LONGEST_SHOWN]!r}"))
@@ -45,9 +44,6 @@ def read_likelihoods(body: str, question: str, prompts: Sequence[str]) -> str:
         logprobs = as_mapping(choice.get("logprobs"))
         score = _mean_likelihood(logprobs, question, prompts[position]) if known else None
         results.append({"index": position, "relevance_score": score})
-    if not any(result["relevance_score"] is not None for result in results):
-        expected = "log-probabilities of the prompt's tokens, which score=likelihood needs (echo with logprobs)"
-        raise RequestProblemError(RequestProblem(f"expected {expected}, got {body[:_LONGEST_SHOWN]!r}"))
     return json.dumps({"results": results, "usage": answer.get("usage")})
 
 

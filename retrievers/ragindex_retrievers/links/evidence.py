@@ -193,7 +193,7 @@ class EvidenceRetriever:
         scored, most = sorted(rows, key=lambda id: (-links[rows[id]], id)), max(k, self.settings.candidates)
         record_ranking("candidates", scored, most)
         best = scored[:most]
-        first = sorted(rows, key=lambda id: (-walk.scores.base[rows[id]], id))[: self.settings.kept]
+        first = walk.scores.find_first(self.settings.kept)
         all_rankings = (first, best, *(ranking[:depth] for ranking in rankings))
         chosen = sorted({rows[id] for ranking in all_rankings for id in ranking})
         features = self._describe(tuple(ids[row] for row in chosen), values[chosen])

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -105,13 +106,17 @@ class CandidateScores:
         totals = self.total.tolist()
         return sorted(self.rows, key=lambda id: (-totals[self.rows[id]], id))
 
+    def find_first(self, count: int) -> list[str]:
+        """Return the `count` ids that are best by base score, equal scores by id."""
+        base = self.base.tolist()
+        return nsmallest(count, self.rows, key=lambda id: (-base[self.rows[id]], id))
+
     def rank(self, count: int) -> dict[str, float]:
         """Return all scores by id, best first, where the `kept` best by base score stay before all others.
 
         So that no score is greater than the one before, theirs are at least those of what follows.
         """
-        base, total = self.base.tolist(), self.total.tolist()
-        first = sorted(self.rows, key=lambda id: (-base[self.rows[id]], id))[:count]
+        total, first = self.total.tolist(), self.find_first(count)
         order = [*first, *(id for id in self.best() if id not in first)]
         return dict(zip(order, raise_scores([total[self.rows[id]] for id in order]), strict=True))
 

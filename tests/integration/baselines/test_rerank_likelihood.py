@@ -85,10 +85,13 @@ def test_the_known_passage_stands_before_the_candidate(server: OpenAIServer, ind
 
 
 def test_an_endpoint_that_echoes_nothing_is_named(server: OpenAIServer, index: Index) -> None:
-    """llama.cpp's server gives log-probabilities of generated tokens alone."""
-    server.routes["/v1/completions"] = lambda body: Answer(200, {"choices": [{"index": 0, "text": "", "logprobs": {}}]})
-    with pytest.raises(RequestError, match="which score=likelihood needs"):
-        ask(index, RERANK)
+    """llama.cpp's server gives log-probabilities of generated tokens alone. It is asked, and pays, once."""
+    answer = {"choices": [{"index": 0, "text": "", "logprobs": {}}], "usage": {"total_tokens": 9}}
+    server.routes["/v1/completions"] = lambda body: Answer(200, answer)
+    with ledger.record_calls() as tally, pytest.raises(RequestError, match="which score=likelihood needs"):
+        registry.scheme(RERANK.replace("retries=0", "retries=2")).open(index).retrieve([Query("q", QUESTION)], 2)
+    assert [(entry.input_tokens, entry.estimated) for entry in tally.entries] == [(9, False)]
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -123,12 +126,12 @@ SHORT = echo(PROMPT, 0)["logprobs"]
     ids=["none", "other length", "null", "not ascending", "no numbers", "empty"],
 )
 def test_log_probabilities_that_cannot_be_read(logprobs: Any) -> None:
-    """A passage without them has no score; without any score the answer is refused."""
+    """A passage without them has no score; an answer without any is refused by what the endpoint lacks."""
     good, bad = echo(PROMPT, 0), {"index": 1, "text": "", "logprobs": logprobs}
     answer = read_likelihoods(json.dumps({"choices": [good, bad]}), QUESTION, [PROMPT, PROMPT])
     assert [score["relevance_score"] for score in json.loads(answer)["results"]] == [-2.5, None]
-    with pytest.raises(RequestProblemError):
-        read_likelihoods(json.dumps({"choices": [bad]}), QUESTION, [PROMPT, PROMPT])
+    none = read_likelihoods(json.dumps({"choices": [bad]}), QUESTION, [PROMPT, PROMPT])
+    assert not read_scores(none).has_score(2)
 
 
 @pytest.mark.parametrize("body", ["nonsense", '{"choices": 1}', '{"choices": [1]}', "[]"])

@@ -137,26 +137,25 @@ def test_failed_batch_keeps_what_is_done(tmp_path: Path, threads: Recording, mon
         assert index.counts().passages == 1000
 
 
-def test_worker_with_other_weights_is_refused(tmp_path: Path, threads: Recording) -> None:
-    (tmp_path / "weights").write_text("1")
-    encoder = Numbered(file=str(tmp_path / "weights"))
-    with Index.open(tmp_path / "index", encoder=encoder, chunking=None, create=True) as index:
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("2", r"The encoder .*Numbered.* of worker .+ is another .* id is numbered 2, where numbered 1 is expected"),
+        (None, r"The encoder .* cannot be opened on worker .+, which needs its files and packages: .*No such file"),
+    ],
+    ids=["other weights", "no model"],
+)
+def test_worker_with_another_model_is_refused(
+    tmp_path: Path, threads: Recording, weights: str | None, expected: str
+) -> None:
+    file = tmp_path / "weights"
+    file.write_text("1")
+    with Index.open(tmp_path / "index", encoder=Numbered(file=str(file)), chunking=None, create=True) as index:
         index.add(documents(3))
         index.encoders.open(None)
-        (tmp_path / "weights").write_text("2")
-        expected = r"The encoder .*Numbered.* of worker .+ is another .* id is numbered 2, where numbered 1 is expected"
-        with ragindex.use_executor(threads), pytest.raises(UsageError, match=expected):
-            index.build("dense")
-
-
-def test_worker_without_the_model_is_named(tmp_path: Path, threads: Recording) -> None:
-    (tmp_path / "weights").write_text("1")
-    encoder = Numbered(file=str(tmp_path / "weights"))
-    with Index.open(tmp_path / "index", encoder=encoder, chunking=None, create=True) as index:
-        index.add(documents(3))
-        index.encoders.open(None)
-        (tmp_path / "weights").unlink()
-        expected = r"The encoder .* cannot be opened on worker .+, which needs its files and packages: .*No such file"
+        file.unlink()
+        if weights is not None:
+            file.write_text(weights)
         with ragindex.use_executor(threads), pytest.raises(UsageError, match=expected):
             index.build("dense")
 
