@@ -174,7 +174,7 @@ def _lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         while not ended.wait(_LINE_SECONDS / 20):
             with _lock:
                 now = time.monotonic()
-                if _lines_of[-1] is not work or now - _silence.since < _LINE_SECONDS:
+                if _lines_of[-1:] != [work] or now - _silence.since < _LINE_SECONDS:
                     continue
                 _silence.since = now
             sys.stderr.write(f"{what}: {_describe_pace(done, total, time.monotonic() - start)}\n")
@@ -190,7 +190,7 @@ def _lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield advance
     finally:
         ended.set()
-        thread.join()
-        with _lock:
+        with _lock:  # before the thread ends, which an interrupt may not wait for: later work would print no line
             _lines_of.remove(work)
             _silence.ended = time.monotonic()
+        thread.join()

@@ -44,8 +44,9 @@ class _ErrorWriter(logging.Handler):
     Lines beyond what fits into the queue are left out, and their number is written when the queue takes lines again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, descriptor: int = _STANDARD_ERROR) -> None:
         super().__init__()
+        self._descriptor = descriptor
         self._lines: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._left_out = 0
         threading.Thread(target=self._write, name="ragindex-log", daemon=True).start()
@@ -74,7 +75,7 @@ class _ErrorWriter(logging.Handler):
             rest = "".join(f"{line}\n" for line in lines if isinstance(line, str)).encode("utf-8", "backslashreplace")
             with contextlib.suppress(OSError):  # nobody reads any more
                 while rest:  # not by sys.stderr, whose lock a thread that waits here would keep when the program ends
-                    rest = rest[os.write(_STANDARD_ERROR, rest) :]
+                    rest = rest[os.write(self._descriptor, rest) :]
             for written in lines:
                 if isinstance(written, threading.Event):
                     written.set()

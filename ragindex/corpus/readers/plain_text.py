@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import regex
@@ -153,7 +154,7 @@ def split_rows(text: str, suffix: str) -> tuple[list[list[str]], list[str]]:
     lines = clean_text(text).split("\n")
     first = int(lines[0].lower() in [f"sep={mark}" for mark in _DELIMITERS])
     delimiter = lines[0][-1] if first else "\t" if suffix == ".tsv" else ""
-    with _allow_long_fields():
+    with _field_limit.raised():
         rows, strays = _read_rows(lines, first, delimiter or _find_delimiter(lines))
     notes = _note_lines(
         strays,
@@ -217,13 +218,34 @@ def _end_lines(lines: Sequence[str], start: int, end: int) -> Iterator[str]:
     return (f"{lines[at]}\n" for at in range(start, end))
 
 
-@contextmanager
-def _allow_long_fields() -> Iterator[None]:
-    limit = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
+class _FieldLimit:
+    """The longest field that `csv` reads, which is one setting of the process: raised while any text is read.
+
+    Texts are read side by side, in threads or by generators that take turns, and end in any order.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._readings = 0
+        self._usual = 0
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Raise the limit; the last reading that ends sets it back."""
+        with self._lock:
+            if not self._readings:
+                self._usual = csv.field_size_limit(_LONGEST_FIELD)
+            self._readings += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readings -= 1
+                if not self._readings:
+                    csv.field_size_limit(self._usual)
+
+
+_field_limit = _FieldLimit()
 
 
 def read_csv_rows(text: str, path: Path) -> Iterator[tuple[Item, list[str]]]:
@@ -232,7 +254,7 @@ def read_csv_rows(text: str, path: Path) -> Iterator[tuple[Item, list[str]]]:
     Raises DataError, with the line, if the text cannot be parsed.
     """
     line = 1
-    with _allow_long_fields():
+    with _field_limit.raised():
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=_find_delimiter(text.splitlines()), strict=True)
         try:
             for row in reader:

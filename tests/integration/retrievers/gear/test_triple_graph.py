@@ -69,9 +69,9 @@ def test_neighbours_by_hand(part: TripleGraph, workspace: Index) -> None:
 
 
 def test_the_store_is_asked_beyond_the_budget_and_that_is_said(workspace: Index) -> None:
-    assert notes(workspace, "triple_graph") == [
+    assert set(notes(workspace, "triple_graph")) == {
         "Neighbours are asked from the store: the graph would not fit in 0 GiB."
-    ]
+    }
 
 
 @pytest.mark.parametrize("memory_gib", [0, 1])

@@ -13,9 +13,8 @@ from ragindex.serve.app import _log_failure
 
 def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    monkeypatch.setattr(telemetry, "_STANDARD_ERROR", writing)
     monkeypatch.setattr(telemetry, "_MOST_LINES", 100)
-    handler = telemetry._ErrorWriter()
+    handler = telemetry._ErrorWriter(writing)
     sent = 5000  # more than the pipe and the queue hold
 
     def log(text: str) -> None:
@@ -36,10 +35,9 @@ def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(counts) + len(lines) - len(counts) - 1 == sent
 
 
-def test_all_lines_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_lines_are_written_at_the_end() -> None:
     reading, writing = os.pipe()
-    monkeypatch.setattr(telemetry, "_STANDARD_ERROR", writing)
-    handler = telemetry._ErrorWriter()
+    handler = telemetry._ErrorWriter(writing)
     for number in range(20):
         handler.emit(logging.LogRecord("x", logging.INFO, "", 0, f"line {number}", None, None))
     handler.drain()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from examples import examples
 from ragindex.corpus.readers import READERS, FileContent
 from ragindex.corpus.readers.content import format_table
+from ragindex.corpus.readers.plain_text import read_csv_rows
 
 
 def read_file(name: str, content: str) -> FileContent:
@@ -69,14 +70,26 @@ def test_a_tsv_file_is_divided_at_tabs_alone() -> None:
     )
 
 
+def test_texts_that_are_read_in_turns_leave_the_limit_of_fields() -> None:
+    usual = csv.field_size_limit()
+    first, second = (read_csv_rows("a,b\n1,2\n", Path(name)) for name in ("a.csv", "b.csv"))
+    assert next(first)[1] == next(second)[1] == ["a", "b"]
+    assert csv.field_size_limit() > usual
+    assert [row for _, row in first] == [["1", "2"]]
+    assert csv.field_size_limit() > usual  # the second text is still read
+    assert [row for _, row in second] == [["1", "2"]]
+    assert csv.field_size_limit() == usual
+
+
 @settings(max_examples=examples(60))
 @given(st.lists(st.lists(st.text('ab,;"\n\té 1', max_size=6), min_size=2, max_size=5), min_size=1, max_size=8))
 def test_cells_that_are_written_are_read(rows: list[list[str]]) -> None:
     lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
+    usual = csv.field_size_limit()
     read = read_file("a.csv", "\n".join(lines))
     words = [word for row in rows for cell in row for word in cell.split()]
     assert read.notes == ()
-    assert csv.field_size_limit() == 131_072
+    assert csv.field_size_limit() == usual
     assert [word for word in read.text.replace("|", " ").split() if word != "---"] == words
 
 
