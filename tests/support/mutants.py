@@ -103,7 +103,7 @@ class Collected:
         usable = {name: test for name, test in measured.items() if not test["failed"]}
         print(f"{len(items)} tests, {len(items) - len(usable)} of which fail")
         gc.unfreeze()
-        functions = [f for f in gc.get_objects() if isinstance(f, types.FunctionType) and _file(f) == self.path]
+        functions = [f for f in gc.get_objects() if type(f) is types.FunctionType and _file(f) == self.path]
         gc.freeze()
         killers = dict[str, None]()
         for number, mutant in enumerate(self.mutants):
@@ -241,10 +241,12 @@ def run_mutants(path: str, tests: Sequence[str], drawn: Sequence[int], seconds: 
 
         def run_collected() -> Any:
             plugin = Collected(path, tree, mutants, seconds, save)
-            pytest.main([*_OPTIONS, f"--basetemp={folder}/tests", *tests], plugins=[plugin])
-            return plugin.at_import
+            ended = pytest.main([*_OPTIONS, f"--basetemp={folder}/tests", *tests], plugins=[plugin])
+            return plugin.at_import if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else f"{ended!r}"
 
         at_import = run_forked(run_collected, 100 * _HOUR)
+        if isinstance(at_import, str):
+            sys.exit(f"The tests were not run: {at_import}; MUTANTS_LOG=FILE keeps what pytest prints.")
         for name in _HEAVY:
             import_module(name)
         for number, names, counts in at_import:
@@ -262,6 +264,8 @@ def main() -> None:
     parser.add_argument("--numbers", type=int, nargs="+", help="of mutants to run, in place of drawn ones")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     options = parser.parse_args()
+    if missing := [test for test in options.tests if not Path(test.partition("::")[0]).exists()]:
+        parser.error(f"no tests at {', '.join(missing)}")
     path = str(Path(options.file).resolve())
     drawn = options.numbers or draw(path, options.seed, options.count)
     run_mutants(path, options.tests, drawn, options.seconds, options.out)
