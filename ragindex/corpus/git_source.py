@@ -9,8 +9,8 @@ import os
 import subprocess
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -358,9 +358,10 @@ class _CommitReader:
 
     def read(self, files: Sequence[_TreeFile], problems: Problems) -> Gathered:
         """Return the documents of files."""
-        return gather(chain.from_iterable(problems.each(lambda pair: self._take(*pair), self._parse(files))), problems)
+        with closing(self._parse(files)) as contents:
+            return gather(chain.from_iterable(problems.each(lambda pair: self._take(*pair), contents)), problems)
 
-    def _parse(self, files: Sequence[_TreeFile]) -> Iterator[tuple[FileContent | DataError, _TreeFile]]:
+    def _parse(self, files: Sequence[_TreeFile]) -> Generator[tuple[FileContent | DataError, _TreeFile], None, None]:
         with (
             progress_bar("reading files", len(files)) as advance,
             ReadingProcesses() as processes,

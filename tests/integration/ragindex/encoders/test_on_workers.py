@@ -50,10 +50,11 @@ class Recording(Executor):
         self._open = list[Future[Any]]()
 
     def submit(self, function: Any, *given: Any, **named: Any) -> Any:  # type: ignore[override]
-        self.sent += [item.texts for item in given[1] if isinstance(item, EncodingRequest)]
-        self._open = [future for future in self._open if not future.done()]
-        self._open.append(future := self.inner.submit(function, *given, **named))
-        self.most = max(self.most, len(self._open))
+        future = self.inner.submit(function, *given, **named)
+        if requests := [item.texts for item in given[1] if isinstance(item, EncodingRequest)]:  # no other kind of work
+            self.sent += requests
+            self._open = [*(earlier for earlier in self._open if not earlier.done()), future]
+            self.most = max(self.most, len(self._open))
         return future
 
     @property
