@@ -91,6 +91,21 @@ def test_nothing_is_made_twice(tmp_path: Path, index: BuiltIndex) -> None:
     assert "x2" in ids(workspace, "emperor penguins dive", scheme=Dense())
 
 
+def test_another_method_does_not_finish_built_parts_again(index: BuiltIndex) -> None:
+    workspace = index("bm25")
+    before = dict(workspace.manifest.parts)
+    workspace.build(BM25(), Dense())
+    assert {key: workspace.manifest.parts[key] for key in before} == before
+
+
+def test_parts_are_not_left_for_methods_that_are_not_built(index: BuiltIndex) -> None:
+    workspace = index("bm25")
+    before = set(workspace.manifest.parts)
+    workspace.build(Dense(over=Triples()))
+    workspace.remove_methods(Dense(over=Triples()))  # griever and others would need the triples
+    assert set(workspace.manifest.parts) == before
+
+
 def test_first_encoder_replaces_nothing(index: BuiltIndex) -> None:
     workspace = index("bm25")
     workspace.build(Dense(over=Triples()))  # made of triples alone: the passages are no input of it
