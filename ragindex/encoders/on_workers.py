@@ -3,7 +3,7 @@
 A worker opens a model once, and refuses to encode if its encoder has another id: other weights, or other prompts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -71,6 +71,11 @@ class _SentTexts:
         self._rows: dict[str, Floats] | None = None
         self._seconds = 0.0
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the worker's vectors are here."""
+        return self._rows is not None
+
     def take(self, text: str) -> tuple[Floats, float]:
         """Return a vector, and its share of the seconds that the worker took. Raises as `Batch.take`."""
         if self._rows is None:
@@ -90,22 +95,29 @@ class WorkerEncoder:
         self._numbers = 0
 
     def is_full(self, workers: ExecutorWorkers) -> bool:
-        """Whether as many texts are under way as may be."""
-        return len(self._sent) >= workers.batches * MOST_ITEMS
+        """Whether as many batches are under way as may be."""
+        return len({id(texts) for texts in self._sent.values() if not texts.is_taken}) >= workers.batches
 
     def send(self, texts: Iterable[str], workers: ExecutorWorkers) -> None:
-        """Send those texts that are not under way."""
+        """Send those texts that are not under way, in as many batches as may be."""
+        self._send_batches(self._divide(texts), workers)
+
+    def _send_batches(self, batches: Iterator[tuple[str, ...]], workers: ExecutorWorkers) -> None:
+        while not self.is_full(workers) and (batch := next(batches, None)):
+            self._send_batch(batch, workers)
+
+    def _divide(self, texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
         left, size = [text for text in dict.fromkeys(texts) if text not in self._sent], 0
         most = max(1, min(MOST_ITEMS, _MOST_BYTES // (_FLOAT * self._dimensions)))
         batch = list[str]()
         for text in left:
             if batch and (len(batch) == most or size + len(text) > _MOST_BYTES):
-                self._send_batch(tuple(batch), workers)
+                yield tuple(batch)
                 batch, size = [], 0
             batch.append(text)
             size += len(text)
         if batch:
-            self._send_batch(tuple(batch), workers)
+            yield tuple(batch)
 
     def _send_batch(self, texts: tuple[str, ...], workers: ExecutorWorkers) -> None:
         self._numbers += 1
@@ -114,13 +126,17 @@ class WorkerEncoder:
         self._sent.update(dict.fromkeys(texts, _SentTexts(batch, texts)))
 
     def encode(self, texts: Sequence[str], workers: ExecutorWorkers) -> Floats:
-        """Return the vectors of distinct texts in order; those that are not under way are sent first.
+        """Return the vectors of distinct texts in order; those that are not under way are sent.
 
         The ledger gets the workers' seconds, in place of those that this process has waited.
         """
-        start = perf_counter()
-        self.send(texts, workers)
-        taken = [self._sent[text].take(text) for text in texts]
+        start, taken, batches = perf_counter(), list[tuple[Floats, float]](), self._divide(texts)
+        for text in texts:
+            if text not in self._sent or not self._sent[text].is_taken:
+                self._send_batches(batches, workers)
+            if text not in self._sent:  # all that is under way comes later
+                self._send_batch(next(batches), workers)
+            taken.append(self._sent[text].take(text))
         for text in texts:
             del self._sent[text]
         ledger.add_time(sum(seconds for _, seconds in taken), perf_counter() - start)

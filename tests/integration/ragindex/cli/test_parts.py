@@ -1,6 +1,7 @@
 """The command `parts`: what a workspace holds, and the aliases that it joined."""
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,8 @@ def test_the_tree_of_a_method_is_shown_by_the_command(tmp_path: Path) -> None:
     assert missing.endswith("--methods sirerag")  # raptor has another tree
 
 
-def test_several_of_one_name(folder: Path) -> None:
+def test_several_of_one_name(folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(folder, tmp_path / "w")
     with Index.open(folder, create=True) as workspace:
         workspace.build(EMBEDDED)
     wanted = registry.label(EMBEDDED)
