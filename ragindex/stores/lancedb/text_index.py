@@ -11,6 +11,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +71,16 @@ def write_postings(table: Any, folder: Path, uuid: str) -> None:
 # ---------------------------------------------------------------- searching
 
 
-@dataclass(frozen=True, slots=True)
 class SortedTerms:
-    """Finds terms in a sorted array by binary search."""
+    """Finds terms in a sorted array by binary search, and those of recent queries at once."""
 
-    terms: pa.Array
+    def __init__(self, terms: pa.Array) -> None:
+        self.get = lru_cache(maxsize=1 << 14)(self._find)
+        self._terms = terms
 
-    def get(self, term: str, /) -> int | None:
-        """Return the place of a term, or None."""
-        place = bisect_left(range(len(self.terms)), term, key=lambda number: self.terms[number].as_py())
-        return place if place < len(self.terms) and self.terms[place].as_py() == term else None
+    def _find(self, term: str) -> int | None:
+        place = bisect_left(range(len(self._terms)), term, key=lambda number: self._terms[number].as_py())
+        return place if place < len(self._terms) and self._terms[place].as_py() == term else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class TextIndex:
 
     def _add(self, scores: npt.NDArray[np.float64], weight: float, term: int) -> None:
         rows, counts = self._slice(term)
+        rows = rows.astype(np.intp)  # else it is converted three times
         scores[rows] += weight * _saturate(counts, self.saturation[rows])
 
     def _weigh(self, weight: float, term: int, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
