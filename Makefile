@@ -54,7 +54,7 @@ release: $(VENV)/.test  ## wheel and sdist in dist/, checked and tried in enviro
 
 bench: $(VENV)/.all  ## speed, scale and, with DATA=folder of a data set with questions, quality; takes minutes
 	@$(BIN)/python -W ignore -m benchmarks.flat $(DATA)
-	@$(BIN)/python -W ignore -m benchmarks.scale
+	@$(BIN)/python -W ignore -m benchmarks.scale build/scale --sizes 10000 100000
 	@if [ -n "$(DATA)" ]; then $(BIN)/python -W ignore -m benchmarks.quality $(DATA); fi
 
 faults: $(VENV)/.all  ## kill, pause and bring back real Elasticsearch nodes, as `make test-slow` does among all else

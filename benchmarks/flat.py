@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.peers import K, peers, times
+from benchmarks.peers import K, SearchTask, peers, times
 from benchmarks.synthetic import RandomVectors, documents, questions
 from ragindex.index.index import Index
 from ragindex.interfaces import TextQuery, VectorQuery
@@ -51,7 +51,7 @@ def measure(corpus: Sequence[Document], texts: Sequence[str], folder: Path) -> N
     )
     for name in ("hybrid", "composed"):
         rows[name] = times(lambda n, name=name: retrievers[name].retrieve(queries[n], K), len(texts))  # type: ignore[misc]
-    rows |= peers(corpus, texts, folder)
+    rows |= peers(SearchTask.of(corpus, texts, encoder.open()), folder)
     print(f"\n{len(corpus)} passages, {len(texts)} questions, k = {K}, random vectors of 384 dimensions")
     for name, (p50, p95) in rows.items():
         print(f"  {name:42s} p50 {p50:7.3f} ms   p95 {p95:7.3f} ms")

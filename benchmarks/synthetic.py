@@ -1,8 +1,10 @@
 """Passages of made-up words with Zipf's frequencies, and random unit vectors: for measuring time, never quality."""
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +13,7 @@ from ragindex.interfaces import Encoder, EncoderPlugin, Floats
 from ragindex.interfaces.llm import LLMSettings
 from ragindex.types import Document
 
-_VOCABULARY, _LENGTH = 30_000, 80
+_VOCABULARY, _LENGTH, _HASHES = 30_000, 80, 1 << 16
 
 
 def documents(count: int, seed: int = 0) -> list[Document]:
@@ -69,3 +71,34 @@ class RandomEncoder(Encoder):
 
     def encode_queries(self, texts: Sequence[str]) -> Floats:
         return self.encode_documents(texts)
+
+
+class WordVectors(EncoderPlugin):
+    """A stand-in for an encoder: a text's vector is the sum of random vectors of its words, by their hashes."""
+
+    argument: ClassVar[str] = "size"
+    size: int = 384
+
+    def open(self, setting: LLMSettings | None = None) -> "WordEncoder":
+        return WordEncoder(self.size)
+
+
+class WordEncoder(RandomEncoder):
+    """Texts that share words are near each other. Words of up to three letters count for nothing."""
+
+    @property
+    def id(self) -> str:
+        return f"words-{self.size}"
+
+    def encode_documents(self, texts: Sequence[str]) -> Floats:
+        vectors = np.zeros((len(texts), self.size), np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            np.add.reduce(
+                _of_words(self.size)[[zlib.crc32(w.encode()) % _HASHES for w in text.split() if len(w) > 3]], out=row
+            )
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+@cache
+def _of_words(size: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
+    return np.random.default_rng(0).standard_normal((_HASHES, size), np.float32)

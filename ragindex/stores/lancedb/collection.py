@@ -1,11 +1,12 @@
 """Collections of LanceDB: tables that are written, read and searched, from memory or through LanceDB's indexes.
 
 Collections that fit the memory budget are searched exactly in memory (`ragindex.stores.memory.search`); larger ones
-through LanceDB's text and vector indexes (`ragindex.stores.lancedb.index`). LanceDB, whose import takes a second, is
-imported when it is first needed: readers of small collections load copies of them (`ragindex.stores.lancedb.files`).
+through postings and LanceDB's index of vectors (`ragindex.stores.lancedb.index`). LanceDB, whose import takes a second,
+is imported when it is first needed: readers of small collections load copies of them (`ragindex.stores.lancedb.files`).
 """
 
 import json
+import math
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -230,7 +231,7 @@ class LanceCollection(Collection):
             yield select_columns(batch, ("id", *fields))
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResult]:
-        """Answer requests exactly from memory within the budget, else through LanceDB's indexes."""
+        """Answer requests from memory within the budget, else through indexes on disk."""
         image = self.image()
         with search_slot(), wrap_engine_errors(f"search the collection {self.name}"):
             return _search_tables([(self, requests)])[0] if image is None else image.search(requests)
@@ -312,9 +313,14 @@ class LanceCollection(Collection):
         with wrap_engine_errors(f"look at the collection {self.name}"):
             in_memory = self._image is not None or self.database.fits(self)
             now = files.read_version(self._folder, self.version)
-            bases = [files.read_version(self._folder, index.made_from) for index in files.list_text_indexes(now)]
+            text = files.find_text_index(now)
+            bases = [] if text is None else [files.read_version(self._folder, text.made_from)]
             size = sum(files.list_needed_files(self._folder, [now, *bases]).values())
-        beyond = f"approximate, LanceDB indexes (over {database.memory_gib:g} GiB)"
+        holding = max(0.1, math.ceil(10 * self.estimate() / _GIB) / 10)
+        beyond = (
+            f"{'approximate' if self.schema.dimensions else 'exact'}, indexes on disk "
+            f"(over {database.memory_gib:g} GiB; alone it takes memory_gib={holding:g})"
+        )
         storage = "float16, " * database.float16 + "memory-mapped, " * database.mmap
         search = f"exact, {storage}from memory" if in_memory else beyond
         return {"search": search, "bytes": size}

@@ -38,8 +38,10 @@ _MANIFEST = ".manifest"
 _TABLE = ".lance"
 _MAX_VERSION = 2**64 - 1
 """Manifests are named by this number minus the version, so that the newest sorts first; in old tables, by version."""
-TEXT_INDEX = "tokens_idx"
-"""LanceDB's name for the index of the column `tokens`."""
+ID_INDEX = "id_idx"
+"""LanceDB's name for the index of the column `id`."""
+POSTINGS = "postings.arrow"
+"""The file in the folder of the index of ids that searches by text use (`ragindex.stores.lancedb.text_index`)."""
 _DELETION_PATTERN = re.compile(r"\d+-\d+-(\d+)\.\w+")
 
 
@@ -167,9 +169,11 @@ def _parse_fragment(raw: bytes) -> Fragment:
     return Fragment(_get_number(message, 1, 0), _get_number(message, 4, 0), deleted, files)
 
 
-def list_text_indexes(version: Version) -> list[IndexInfo]:
-    """Return the text index of a version, or an empty list. The version that it was built from must be kept with it."""
-    return [index for name, index in version.indexes.items() if name == TEXT_INDEX]
+def find_text_index(version: Version) -> IndexInfo | None:
+    """Return the index of ids if it has postings. The version that it was built from must be kept with it."""
+    index = version.indexes.get(ID_INDEX)
+    folder = version.path.parent.parent
+    return index if index is not None and (folder / "_indices" / index.uuid / POSTINGS).exists() else None
 
 
 # ---------------------------------------------------------------- sizes and removal

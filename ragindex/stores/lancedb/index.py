@@ -1,4 +1,4 @@
-"""Search through LanceDB's indexes, for collections beyond the memory budget.
+"""Search through indexes on disk, for collections beyond the memory budget.
 
 Vector searches are approximate, except among records given by id, which are read and compared exactly.
 """
@@ -12,16 +12,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from lancedb.query import MatchQuery
 
 from ragindex.filters import Ids
 from ragindex.interfaces import FilterQuery, Floats, Schema, SearchRequest, SearchResult, TextQuery, VectorQuery
-from ragindex.stores.lancedb import maintenance, sql
+from ragindex.stores.lancedb import maintenance, sql, text_index
 from ragindex.stores.lancedb.engine import wait
-from ragindex.stores.lancedb.maintenance import CollectionStatistics
-from ragindex.stores.memory import bm25
-from ragindex.stores.memory.bm25 import K1
+from ragindex.stores.lancedb.text_index import StoredText
 from ragindex.stores.memory.search import MemoryImage, check_query_vector, exact_cosines, unit_query
 from ragindex.stores.records import column_name, combine_chunks, field_name, select_columns, widen
 from ragindex.text_analysis import analyse
@@ -30,8 +26,6 @@ _PROBE_SHARE = 0.2
 """The share of an index's partitions that a search visits; it visits more if these contain too few records."""
 _SPARE = 50
 """Records fetched beyond k, so that ties at the cutoff are resolved by id."""
-_FLOAT32_ERROR = 1e-5
-"""The relative error of a float32 score."""
 _FEW = 2_000
 """The most records given by id that are read with their vectors, which is faster than a filtered search."""
 
@@ -53,9 +47,9 @@ class SearchTable:
         return sorted(self.columns.names - {"vector"})
 
     @cached_property
-    def statistics(self) -> CollectionStatistics | None:
-        """The BM25 statistics for text searches; None if there is no text index."""
-        return maintenance.open_statistics(self.table, self.earlier, self.folder, self.schema, self.texts)
+    def text(self) -> StoredText | None:
+        """The postings for text searches; None if there are none."""
+        return text_index.open_text(self.table, self.earlier, self.folder, self.schema, self.texts)
 
 
 Searching: TypeAlias = Generator[Any, pa.Table, list[SearchResult]]
@@ -131,7 +125,7 @@ def _find_id_requests(requests: Sequence[SearchRequest]) -> list[int]:
 def _find_unindexed(table: SearchTable, requests: Sequence[SearchRequest]) -> list[int]:
     """Return the positions of text searches if there is no text index; all texts are then read once for all of them."""
     texts = [n for n, request in enumerate(requests) if isinstance(request, TextQuery)]
-    return texts if texts and table.statistics is None else []
+    return texts if texts and table.text is None else []
 
 
 def _search_all_texts(table: SearchTable, requests: Sequence[SearchRequest]) -> Searching:
@@ -211,34 +205,25 @@ def _read_vectors(rows: pa.Table, dimensions: int) -> Floats:
 
 
 def _search_text(table: SearchTable, request: SearchRequest) -> Generator[Any, pa.Table, SearchResult]:
-    """Search the text index and the records that it lacks, with exact BM25 scores.
-
-    More candidates are fetched until no other record can have a better score. The index's own scores, which come from
-    older statistics, bound the true scores.
-    """
+    """Search the postings, and the records that they lack, with exact BM25 scores."""
     assert isinstance(request, TextQuery)  # noqa: S101  # a text query without the vector field
-    tokens, statistics = analyse(request.text, table.schema.language), table.statistics
-    if not tokens or statistics is None:
+    tokens, text = analyse(request.text, table.schema.language), table.text
+    if not tokens or text is None:
         return (yield from _search_nothing(table, request))
-    [lacking] = statistics.lacking.search([request])
-    size = min(request.k, table.count) + _SPARE
-    while statistics.finds(tokens):
-        indexed = table.table.query().nearest_to_text(MatchQuery(" ".join(tokens), "tokens")).fast_search()
-        rows = yield _build_query(table, indexed, request, "tokens", "_score").limit(size)
-        analysed = widen(rows).column("tokens").combine_chunks()
-        scores = bm25.build_text_index(analysed, statistics.statistics).scores(tokens)
-        both = pa.concat_tables([pa.Table.from_batches([lacking.records]), _rename_columns(rows, request.fields)])
-        best = _build_result(both, np.concatenate([lacking.scores, scores]), request)
-        if len(rows) < size or _is_proven(best, rows, statistics.looseness(tokens), request.k):
-            return best
-        size *= 4
-    return lacking
-
-
-def _is_proven(result: SearchResult, rows: pa.Table, looseness: float, k: int) -> bool:
-    """Return whether no record that the index has not returned yet can have a better score than the k-th best."""
-    least = float(pc.min(rows.column("_score")).as_py()) / (K1 + 1)
-    return k <= 0 or (len(result.ids) >= k and bool(result.scores[k - 1] > least * looseness * (1 + _FLOAT32_ERROR)))
+    passing = None
+    if request.where is not None:
+        where = sql.translate_to_sql(request.where, table.columns)
+        rows = yield table.table.query().where(where).with_row_id().select([])
+        passing = text.find_rows(rows.column("_rowid").to_numpy())
+    row_ids, scores = text.rank(tokens, request.k, passing)
+    [lacking] = text.lacking.search([request])
+    if not len(row_ids):
+        return lacking
+    order = np.argsort(row_ids)  # LanceDB returns records in this order
+    taken = table.table.take_row_ids(row_ids[order].tolist())
+    rows = yield taken.select(_list_columns(table, request))
+    both = pa.concat_tables([pa.Table.from_batches([lacking.records]), _rename_columns(rows, request.fields)])
+    return _build_result(both, np.concatenate([lacking.scores, scores[order]]), request)
 
 
 def _search_vectors(table: SearchTable, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
@@ -269,8 +254,13 @@ def _search_nothing(table: SearchTable, request: SearchRequest) -> Generator[Any
 def _build_query(table: SearchTable, query: Any, request: SearchRequest, *score: str) -> Any:
     if request.where is not None:
         query = query.where(sql.translate_to_sql(request.where, table.columns))
+    return query.select([*_list_columns(table, request), *score])
+
+
+def _list_columns(table: SearchTable, request: SearchRequest) -> list[str]:
+    """Return the columns of the id and the fields of a request that exist."""
     columns = dict.fromkeys(map(column_name, ("id", *request.fields)))
-    return query.select([*(name for name in columns if name in table.columns.names), *score])
+    return [name for name in columns if name in table.columns.names]
 
 
 def _rename_columns(rows: pa.Table, fields: Sequence[str]) -> pa.Table:

@@ -47,8 +47,8 @@ class LanceDB(StorePlugin):
 
     @property
     def finishes_by(self) -> Mapping[str, float]:
-        """The memory budget, because indexes are built for collections that may exceed it."""
-        return {"memory_gib": self.memory_gib}
+        """The memory budget, because indexes are built for collections that may exceed it, and the kind of these."""
+        return {"memory_gib": self.memory_gib, "postings": 1}
 
     def open(self, folder: Path) -> "LanceStore":
         """Open the store in `folder`, creating the folder if needed. Raises StoreError if that fails."""
@@ -140,11 +140,8 @@ class LanceStore(Store):
             folder = self.database.place(name)
             versions = files.list_versions(folder)
             needed = {max(versions), *(pinned & versions)}
-            needed |= {
-                index.made_from
-                for number in sorted(needed)
-                for index in files.list_text_indexes(files.read_version(folder, number))
-            }
+            texts = [files.find_text_index(files.read_version(folder, number)) for number in sorted(needed)]
+            needed |= {index.made_from for index in texts if index is not None}
             if versions - needed:
                 files.remove_other_versions(folder, needed, wait(_count_newest(self.database.connection, name)))
             for mapped in self._mapped(name):

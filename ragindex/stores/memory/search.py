@@ -27,6 +27,7 @@ _NO_VECTORS = "This collection has no vectors. Search it by text, or search the 
 
 RowNumbers = npt.NDArray[np.int64]
 ScoreArray = npt.NDArray[np.float64]
+Ranks = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,9 @@ class MemoryImage:
         return {name: data.chunk(0) if data.num_chunks == 1 else data.combine_chunks() for name, data in columns}
 
     @cached_property
-    def rank(self) -> npt.NDArray[np.int32]:
+    def rank(self) -> Ranks:
         """The rank of each row in the order of ids, which breaks ties between equal scores."""
-        order = np.from_dlpack(pc.sort_indices(self.columns["id"]))
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        return rank
+        return rank_ids(self.columns["id"])
 
     @cached_property
     def silent(self) -> RowNumbers:
@@ -110,14 +108,14 @@ class MemoryImage:
 
     def _rank_alone(self, request: SearchRequest) -> tuple[RowNumbers, ScoreArray]:
         where = request.where
+        if isinstance(request, TextQuery) and where is None:
+            return rank_text(self.text, self.rank, analyse(request.text, self.schema.language), request.k)
         rows = np.arange(len(self.table), dtype=np.int64) if where is None else self.filtering.passing(where)
         if isinstance(request, FilterQuery):
             rows = rows[np.argsort(self.rank[rows])[: max(request.k, 0)]]
             return rows, np.zeros(len(rows))
         if isinstance(request, TextQuery):
-            tokens = analyse(request.text, self.schema.language)
-            scores = self.text.scores(tokens)[rows] if len(rows) > _FEW_ROWS else self.text.scores_of(tokens, rows)
-            return self._best(rows[scores > 0], scores[scores > 0], request.k)
+            return rank_text(self.text, self.rank, analyse(request.text, self.schema.language), request.k, rows)
         unit = unit_query(request.vector, self.schema.dimensions)
         rows = rows[~np.isin(rows, self.silent)] if len(self.silent) else rows
         if len(rows) > 4 * request.k:
@@ -145,21 +143,13 @@ class MemoryImage:
         scores = np.empty(len(rows))
         for start in range(0, len(rows), 4096):
             scores[start : start + 4096] = exact_cosines(self._vectors[rows[start : start + 4096]], unit)
-        return self._best(rows, scores, k)
+        return select_best(self.rank, rows, scores, k)
 
     @property
     def _vectors(self) -> Floats:
         if self.vectors is None:
             raise UsageError(_NO_VECTORS)
         return self.vectors
-
-    def _best(self, rows: RowNumbers, scores: ScoreArray, k: int) -> tuple[RowNumbers, ScoreArray]:
-        """Return the k best of `rows` and their scores; equal scores are ordered by id."""
-        if 0 < k < len(rows):
-            best = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
-            rows, scores = rows[best], scores[best]
-        order = np.lexsort((self.rank[rows], -scores))[: max(k, 0)]
-        return rows[order], scores[order]
 
     def _take_records(self, rows: Sequence[RowNumbers], fields: Sequence[tuple[str, ...]]) -> list[pa.RecordBatch]:
         """Return the records of each array of rows with its fields; arrays with the same fields are taken at once.
@@ -192,6 +182,33 @@ class MemoryImage:
         if name.startswith("meta."):
             return pa.nulls(len(self.table), LARGE_STRING_LIST)
         raise UsageError(f"Unknown field {name!r}. Available: {', '.join(self.columns)} and meta.KEY.")
+
+
+def rank_ids(ids: pa.Array) -> Ranks:
+    """Return the rank of each row in the order of ids."""
+    order = np.from_dlpack(pc.sort_indices(ids))
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank
+
+
+def rank_text(
+    index: bm25.TextIndex, rank: Ranks, tokens: Sequence[str], k: int, rows: RowNumbers | None = None
+) -> tuple[RowNumbers, ScoreArray]:
+    """Return the k best rows for a query, of `rows` or of all, and their scores above 0."""
+    if rows is None:
+        rows = index.select_best(tokens, k) if index.size > _FEW_ROWS else np.arange(index.size)
+    scores = index.scores(tokens)[rows] if len(rows) > _FEW_ROWS else index.scores_of(tokens, rows)
+    return select_best(rank, rows[scores > 0], scores[scores > 0], k)
+
+
+def select_best(rank: Ranks, rows: RowNumbers, scores: ScoreArray, k: int) -> tuple[RowNumbers, ScoreArray]:
+    """Return the k best of `rows` and their scores; equal scores are ordered by the rank of the ids."""
+    if 0 < k < len(rows):
+        best = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+        rows, scores = rows[best], scores[best]
+    order = np.lexsort((rank[rows], -scores))[: max(k, 0)]
+    return rows[order], scores[order]
 
 
 def check_query_vector(vector: Floats, dimensions: int | None) -> Floats:

@@ -410,9 +410,10 @@ def test_outputs_that_cannot_be_written_are_an_error(shared: Path, tmp_path: Pat
 
 
 def test_what_is_searched_approximately_is_said(tmp_path: Path) -> None:
-    result = compare(dataset(), ["bm25"], store="lancedb(memory_gib=0)", index=tmp_path / "w")
-    assert result.notes == ("bm25: passages is searched approximate, LanceDB indexes (over 0 GiB)",)
-    assert result.methods[0].to_json()["index"]["parts"]["passages"]["search"].startswith("approximate")
+    result = compare(dataset(), ["bm25", "dense"], store="lancedb(memory_gib=0)", index=tmp_path / "w")
+    search = "approximate, indexes on disk (over 0 GiB; alone it takes memory_gib=0.1)"
+    assert result.notes == (f"dense: vectors is searched {search}",)
+    assert result.methods[0].to_json()["index"]["parts"]["passages"]["search"].startswith("exact, indexes on disk")
 
 
 @pytest.mark.parametrize("names", [("worse", "same", "bm25"), ("bm25", "worse", "same")])

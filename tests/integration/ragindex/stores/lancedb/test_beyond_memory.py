@@ -143,8 +143,8 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     store = LanceDB(memory_gib=1.6 * size / 2**30).open(tmp_path / "a")
     collections = [filled(tmp_path / "a", 1.6 * size / 2**30, name) for name in ("one", "other")]
     assert [[index.columns for index in wait(collection.table.list_indices())] for collection in collections] == [
-        [["tokens"]],
-        [["tokens"]],
+        [["id"]],
+        [["id"]],
     ]
     opened = [store.open(collection.name, collection.version) for collection in collections]
     answers = [[round_answer(hit) for hit in collection.search(REQUESTS)] for collection in opened]
@@ -198,7 +198,7 @@ def test_lower_budget(tmp_path: Path) -> None:
     assert indexed(roomy) == []
     tight = opened(0)
     again = built_retriever(tight, "bm25").retrieve(queries, 5)
-    assert indexed(tight) == [["tokens"]]
+    assert indexed(tight) == [["id"]]
     assert [[hit.id for hit in retrieval.hits] for retrieval in again] == [
         [hit.id for hit in retrieval.hits] for retrieval in retrievals
     ]

@@ -41,7 +41,7 @@ def test_what_the_index_lacks_is_scored_by_the_same_statistics(tmp_path: Path) -
 
 
 def test_filters_of_text_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LanceDB's search of that index goes by the indexes of ids and keywords alone, which may be older."""
+    """The indexes of ids and keywords may be older than the postings."""
     monkeypatch.setattr(module, "_LOOKUPS_FROM", 1)
     for name in ("_FEW_UNLIKE", "_MANY_UNLIKE"):
         monkeypatch.setattr(maintenance, name, 0)
@@ -57,6 +57,57 @@ def test_filters_of_text_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ):
         assert sorted(collection.search([TextQuery("oak", 200, (), where)])[0].ids) == ids
     assert len(collection.search([TextQuery("s", 200, (), Terms("tags", ("all",)))])[0].ids) == 8
+
+
+def test_searches_by_postings_are_those_from_memory(tmp_path: Path) -> None:
+    """Scores to the last bit, ties and filters, of records that the postings have, have no longer, and lack."""
+    rng, texts = np.random.default_rng(0), dict[str, str]()
+    beyond = LanceDB(memory_gib=0).open(tmp_path / "beyond").create("some", SCHEMA)
+
+    def write(ids: list[str]) -> None:
+        words = np.minimum(rng.zipf(1.3, (len(ids), 12)), 400)
+        some = {id: " ".join(f"w{word}" for word in row) for id, row in zip(ids, words, strict=True)}
+        texts.update(some)
+        beyond.upsert(records(some))
+
+    write([f"d{number:04d}" for number in range(3000)])
+    beyond.finish()
+    postings = files.find_text_index(files.read_version(tmp_path / "beyond/some.lance", beyond.version))
+    for removed, written in (([], []), (["d0007", "d2999"], ["a", "z"]), ([], [f"d{n:04d}" for n in range(100, 400)])):
+        beyond.delete(removed)
+        for id in removed:
+            del texts[id]
+        if written:
+            write(written)
+        beyond.finish()
+        memory = LanceDB().open(tmp_path / f"memory{len(texts)}{len(written)}").create("some", SCHEMA)
+        memory.upsert(records(texts))
+        memory.finish()
+        for where in (None, Terms("tags", ("t1",)), Ids(("a", "d0007", "d0100", "d0500"))):
+            requests = [
+                TextQuery(f"w{first} w{second} w{second} w9", k, ("text", "vector"), where)
+                for first, second in ((1, 2), (3, 390), (200, 201), (999, 1), (999, 998))
+                for k in (0, 1, 10, 4000)
+            ]
+            for own, exact in zip(beyond.search(requests), memory.search(requests), strict=True):
+                assert (own.ids, own.scores.tolist()) == (exact.ids, exact.scores.tolist())
+                assert own.records.to_pylist() == exact.records.to_pylist()
+    assert files.find_text_index(files.read_version(tmp_path / "beyond/some.lance", beyond.version)) == postings
+
+
+def test_damaged_postings_are_an_error(tmp_path: Path) -> None:
+    store = LanceDB(memory_gib=0).open(tmp_path)
+    collection = store.create("some", SCHEMA)
+    collection.upsert(records({f"r{n}": f"oak {n}" for n in range(9)}))
+    collection.finish()
+    (path,) = tmp_path.rglob(files.POSTINGS)
+    content = path.read_bytes()
+    rows = content.index(np.arange(9, dtype=np.int32).tobytes())
+    for damaged in (content[:-20], content[:rows] + b"\xff\xff\xff\x7f" + content[rows + 4 :]):
+        path.write_bytes(damaged)
+        assert files.POSTINGS in str(store.find_changed_file("some"))
+        with pytest.raises(StoreError, match="could not search the collection some"):
+            store.open("some", collection.version).search([TextQuery("oak 0", 3)])
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +308,7 @@ def test_manifests_are_read_as_lancedb_writes_them(tmp_path: Path) -> None:
     assert {(index.name, index.index_uuid) for index in table.list_indices()} == {
         (index.name, index.uuid) for index in now.indexes.values()
     }
-    assert now.indexes["tokens_idx"].made_from == made_from
+    assert now.indexes["id_idx"].made_from == made_from
     with pytest.raises(ValueError, match="some no longer has version 99"):
         files.read_version(store.database.place("some"), 99)
 

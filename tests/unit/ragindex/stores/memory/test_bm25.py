@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from ragindex.stores.memory.bm25 import TextCounts, build_text_index, count_tokens
+from ragindex.stores.memory.bm25 import TextCounts, build_text_index, count_postings, count_tokens, merge_postings
 
 words = st.sampled_from(["ferry", "harbour", "dawn", "rye", "oven", "beech", "oak", "über", "東京"])
 texts = st.lists(st.lists(words, min_size=1, max_size=12), min_size=1, max_size=15)
@@ -78,3 +78,33 @@ def test_postings_are_the_counts_of_each_row(rows: list[list[str] | None], skipp
         sum(map(len, filter(None, remaining))),
         Counter(term for count in counts for term in count),
     )
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sets(st.integers(0, 199), max_size=40))
+@settings(max_examples=examples(200))
+def test_best_rows_are_those_of_all_scores(seed: int, k: int, without: set[int]) -> None:
+    """With frequent and rare tokens, which are read differently, and with ties."""
+    rng = np.random.default_rng(seed)
+    shares = rng.uniform(0, 1, 12) ** rng.integers(1, 6)
+    corpus = [
+        " ".join(f"w{word}" for word in range(12) for _ in range(rng.integers(1, 4) * (rng.uniform() < shares[word])))
+        for _ in range(200)
+    ]
+    index, question = build_text_index(pa.array(corpus)), [f"w{word}" for word in rng.integers(0, 13, 6)]
+    scores = index.scores(question)
+    scores[sorted(without)] = 0
+    rows = index.select_best(question, k, np.array(sorted(without), np.int64))
+    assert rows.tolist() == sorted(set(rows.tolist()))
+    least = np.sort(scores)[-k]
+    best = np.flatnonzero((scores > 0) & (scores >= least)).tolist()
+    assert set(best) <= set(rows.tolist()) <= set(np.flatnonzero(scores).tolist())
+
+
+@given(texts, st.integers(1, 5))
+@settings(max_examples=examples(60))
+def test_postings_of_blocks_are_those_of_all_rows(corpus: list[list[str]], size: int) -> None:
+    column = pa.array([" ".join(tokens) for tokens in corpus] + ["", None])
+    blocks = merge_postings(count_postings(column[start : start + size]) for start in range(0, len(column), size))
+    at_once = merge_postings([count_postings(column)])
+    assert [np.asarray(own).tolist() for own in blocks] == [np.asarray(own).tolist() for own in at_once]
+    assert blocks.terms == sorted({token for tokens in corpus for token in tokens})
