@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from generated_pages import count_empty_memories
+
 from ragindex_eval.report.sections.published import PublishedRow, tabulate_published
 from ragindex_eval.results.files import load_results
-from ragindex_eval.results.model import MethodResult
 from ragindex_eval.results.records import PublishedComparison
-from ragindex_retrievers.gear.method import MEMORY
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, RESULTS = ROOT / "docs" / "dev" / "fidelity.md", ROOT / "studies" / "results"
@@ -34,6 +34,12 @@ little about a method. The gist memory of GEAR by rules is [often
 empty](evidence/gear.md#without-a-model) when a question ends, and each of its tables says for how many questions:
 no row by rules tests it. The papers' other tables and
 figures, and what was not run, are listed under [analyses](../../studies/README.md#analyses).
+
+HippoRAG's rows have the encoder of the study where the papers have ColBERTv2. `hipporag` cannot be given it:
+a phrase has one vector, by which names are linked and synonyms found within cells, and late interaction
+has a matrix for each phrase. It would need phrases as records that `multi_vectors` can be made of, links by
+MaxSim, and synonyms by a threshold of its own, since 0.8 is a cosine. The mean of ColBERT's vectors in the
+place of one would be another method.
 
 """
 STUDIES_HEAD = (
@@ -72,7 +78,7 @@ def keep(folder: Path) -> None:
             "command": command,
             "date": study.started[:10],
             "version": comparison.environment["ragindex"],
-            "empty_memories": _count_empty_memories(comparison.methods),
+            "empty_memories": count_empty_memories(comparison.methods),
             "published": comparison.published.to_json(),
         }
         text = json.dumps(record)
@@ -80,15 +86,6 @@ def keep(folder: Path) -> None:
         RESULTS.mkdir(exist_ok=True)
         path = RESULTS / f"{study.name}-{comparison.published.data}.json"
         path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _count_empty_memories(methods: Sequence[MethodResult]) -> dict[str, list[int]]:
-    counts = {}
-    for method in methods:
-        ends = [step for answer in method.final for step in answer.trace if step.index == MEMORY]
-        if ends:
-            counts[method.label] = [sum(not step.triples for step in ends), len(ends)]
-    return counts
 
 
 def page() -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from generated_pages import count_empty_memories
 
 from ragindex.errors import RagindexError
 from ragindex.plugins import registry
@@ -78,7 +79,7 @@ def replace_methods(records: Sequence[dict[str, Any]], new: dict[str, Any]) -> l
         if all(record.get(name) == new.get(name) for name in ("data", "encoder", "triples")):
             parts: dict[str, Any] = {
                 part: {label: value for label, value in record[part].items() if label not in new["figures"]}
-                for part in ("figures", "one_document", "gains")
+                for part in ("figures", "one_document", "gains", "empty_memories")
                 if part in record
             }
             record = {**record, **parts}
@@ -108,6 +109,7 @@ def _make_record(comparison: Comparison, command: str, date: str) -> dict[str, A
         "figures": figures,
         "one_document": {label: values for label, values in of_one.items() if values != figures[label]},
         "gains": {label: values for label, values in gains.items() if values},
+        "empty_memories": count_empty_memories(comparison.methods),
     }
 
 
@@ -307,7 +309,12 @@ def _describe(used: Mapping[str, Record]) -> str:
         by_time.setdefault(f"{record['date']}, ragindex {record['version']}", []).append(shown)
     usual = max(by_time, key=lambda time: len(by_time[time]))
     others = [f"{', '.join(shown)}: {time}" for time, shown in by_time.items() if time != usual]
-    return f"Measured {'; '.join([usual, *others])}."
+    memories = {
+        f"The gist memory of `{label}` was empty at the end for {empty} of {questions} questions."
+        for record in used.values()
+        for label, (empty, questions) in record.get("empty_memories", {}).items()
+    }
+    return " ".join([f"Measured {'; '.join([usual, *others])}.", *sorted(memories)])
 
 
 def main(folders: Sequence[str]) -> None:

@@ -86,6 +86,10 @@ def test_a_table_says_when_its_rows_were_measured() -> None:
         "\n\nMeasured 2026-01-01, ragindex 0.2.0; **off: `t_max=5`** ¹: 2026-02-02, ragindex 0.3.0.\n\nText." in filled
     )
     assert MADE["fill"](filled, [first, other], "words.md") == filled
+    first["empty_memories"] = {"gear": [58, 100]}
+    assert " The gist memory of `gear` was empty at the end for 58 of 100 questions.\n\nText." in MADE["fill"](
+        filled, [first, other], "words.md"
+    )
 
 
 @pytest.mark.parametrize(
