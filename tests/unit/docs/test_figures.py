@@ -3,9 +3,18 @@
 import re
 import runpy
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from made_comparisons import answered
 from project import ROOT
+
+from ragindex.types import Step, Triple
+from ragindex_eval.data.gold import Gold
+from ragindex_eval.results.model import MethodAnswer, SavedHit
+from ragindex_eval.stats.paired_tests import paired_interval
+from ragindex_retrievers.gear.method import MEMORY
 
 MADE = runpy.run_path(str(ROOT / "docs" / "make_figures.py"))
 RECORDS = MADE["read_records"]()
@@ -52,6 +61,31 @@ def test_a_comparison_replaces_the_figures_of_its_methods() -> None:
         ("2026-01-01", ["dense"]),
         ("2026-02-02", ["bm25", "hybrid"]),
     ]
+
+
+def test_a_record_has_figures_gains_of_their_pair_and_empty_memories() -> None:
+    """`gear` finds 3 of 4 questions' documents among the first five, `hybrid`, its base, 1 of 4."""
+    gold = {id: Gold(frozenset({"a"})) for id in ("q1", "q2", "q3", "q4")}
+    triple = Triple("Ann", "knows", "Bob")
+
+    def answers(right: int, *memories: tuple[Triple, ...]) -> list[MethodAnswer]:
+        found = [SavedHit(*("a", ("a",)) if number < right else ("b", ("b",)), 1.0) for number in range(4)]
+        traces = [(Step(1, MEMORY, "?", triples=memory),) for memory in memories] or [()] * 4
+        return [MethodAnswer(id, (hit,), trace=trace) for id, hit, trace in zip(gold, found, traces, strict=True)]
+
+    asked = {"hybrid": answers(1), "gear": answers(3, (triple,), (), (triple,), ())}
+    comparison = replace(answered(asked, gold, (5, 10, 15)), environment={"ragindex": "0.2.0"})
+    command = "ragindex compare words --triples /data/openie.json --methods gear,hybrid"
+    record = MADE["_make_record"](comparison, command, "2026-01-01")
+    assert record["triples"] == "openie.json"
+    assert record["command"] == "ragindex compare words --triples openie.json --methods gear,hybrid"
+    assert record["figures"] == {"hybrid": [25.0] * 3, "gear": [75.0] * 3}
+    assert record["one_document"] == {}
+    assert record["empty_memories"] == {"gear": [2, 4]}
+    ((gain, low, high), *_) = record["gains"]["gear"]["hybrid"]
+    bounds = paired_interval(np.array([0.0, 1.0, 1.0, 0.0]))
+    assert (gain, low, high) == (50.0, *(pytest.approx(100 * bound, abs=0.05) for bound in bounds))
+    assert record["gains"].keys() == {"gear"}
 
 
 PAGE = """# words
