@@ -95,7 +95,8 @@ def page() -> str:
         StudyResult(**{**record, "published": PublishedComparison.from_json(record["published"])}) for record in records
     ]
     lines = [line for method in METHODS for line in _method(method, results)]
-    lines += [*STUDIES_HEAD, *(line for result in results for line in _study(result))]
+    newest = max(result.version for result in results)
+    lines += [*STUDIES_HEAD, *(line for result in results for line in _study(result, newest))]
     return HEAD + "\n".join(lines).rstrip() + "\n"
 
 
@@ -139,11 +140,11 @@ def _describe_memory(result: StudyResult, method: str) -> str:
     return f"memory empty for {empty} of {questions}"
 
 
-def _study(result: StudyResult) -> Iterator[str]:
+def _study(result: StudyResult, newest: str) -> Iterator[str]:
     table = tabulate_published(result.published)
     yield from (f"### {result.study}, {result.published.data}", "", f"    {result.command}", "")
-    since = f" **Not run again since.** {result.outdated}" if result.outdated else ""
-    yield from (f"Run {result.date} with ragindex {result.version}.{since}", "")
+    since = " **Not run again since.**" if result.outdated or result.version != newest else ""
+    yield from (f"Run {result.date} with ragindex {result.version}.{since} {result.outdated}".rstrip(), "")
     memories = [f"{method}, {_describe_memory(result, method)}" for method in result.empty_memories]
     if memories:
         yield from (f"No test of the gist memory: {'; '.join(memories)} questions.", "")

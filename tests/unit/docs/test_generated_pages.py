@@ -119,6 +119,17 @@ def test_page_says_when_a_study_was_run_and_which_memories_were_empty() -> None:
     assert f"GEAR, 2 rounds, memory empty for {empty} of {questions} questions.\n" in section
 
 
+def test_page_says_which_studies_were_not_run_again() -> None:
+    newest = max(value["version"] for value in RESULTS.values())
+    sections = read_page(FIDELITY).split("\n### ")[1:]
+    marked = {section.partition("\n")[0] for section in sections if "**Not run again since.**" in section}
+    assert marked == {
+        f"{value['study']}, {value['published']['data']}"
+        for value in RESULTS.values()
+        if value["version"] != newest or "outdated" in value
+    }
+
+
 def test_each_paper_has_a_study_that_was_run() -> None:
     assert {name.partition("-")[0] for name in RESULTS} == {"gear", "griever", "sirerag"}
     assert {"griever-table-1-musique", "griever-table-3-musique"} <= set(RESULTS)
