@@ -180,7 +180,7 @@ def fill(text: str, records: Sequence[Record], page: str) -> str:
         if marker is None:
             continue
         done += [lines.pop(0) for _ in range(3)]  # an empty line and the two of the table's head
-        used: dict[str, Record] = {}
+        used: dict[str, list[Record]] = {}
         while lines and lines[0].startswith("|"):
             done.append(_fill_row(lines.pop(0), marker, records, used, page))
         if lines[1].startswith("Measured "):
@@ -189,7 +189,9 @@ def fill(text: str, records: Sequence[Record], page: str) -> str:
     return "\n".join(done)
 
 
-def _fill_row(line: str, marker: re.Match[str], records: Sequence[Record], used: dict[str, Record], page: str) -> str:
+def _fill_row(
+    line: str, marker: re.Match[str], records: Sequence[Record], used: dict[str, list[Record]], page: str
+) -> str:
     cells = line.strip("|").split("|")
     row = _read_row(cells, marker["of"])
     record: Record | None = None
@@ -207,11 +209,17 @@ def _fill_row(line: str, marker: re.Match[str], records: Sequence[Record], used:
         else:
             cell = _resolve(row, column)
             record, label = _find(records, cell, page)
-            used[cells[0].strip() or label] = record
+            used.setdefault(_name_row(cells[0]) or f"`{label}`", []).append(record)
             values = record["figures"][label]
             written = f"{values[_KS.index(cell.at)]:.1f}" if cell.at else _join(values)
         cells[number] = pattern.sub(written, cells[number], count=1)
     return f"|{'|'.join(cells)}|"
+
+
+def _name_row(cell: str) -> str:
+    """The code of a first cell, else its text."""
+    code = re.search(r"`[^`]+`", cell)
+    return cell.strip() if code is None else code[0]
 
 
 def _format_one_document(record: Record, label: str) -> str:
@@ -302,19 +310,27 @@ def _signed(value: float) -> str:
     return f"+{value:.1f}" if value > 0 else _plain(value)
 
 
-def _describe(used: Mapping[str, Record]) -> str:
-    """The dates and versions of the rows: the most frequent first, without names."""
-    by_time: dict[str, list[str]] = {}
-    for shown, record in used.items():
-        by_time.setdefault(f"{record['date']}, ragindex {record['version']}", []).append(shown)
-    usual = max(by_time, key=lambda time: len(by_time[time]))
-    others = [f"{', '.join(shown)}: {time}" for time, shown in by_time.items() if time != usual]
+def _describe(used: Mapping[str, Sequence[Record]]) -> str:
+    """Days and versions of the rows, by the oldest version of each; those of the most rows are first, without names."""
+    by_version: dict[str, dict[str, Sequence[Record]]] = {}
+    for shown, records in used.items():
+        by_version.setdefault(min(record["version"] for record in records), {})[shown] = records
+    usual, *others = sorted(by_version, key=lambda version: -len(by_version[version]))
+    parts = [_describe_days(usual, by_version[usual])]
+    parts += [f"{', '.join(by_version[version])}: {_describe_days(version, by_version[version])}" for version in others]
     memories = {
         f"The gist memory of `{label}` was empty at the end for {empty} of {questions} questions."
-        for record in used.values()
+        for records in used.values()
+        for record in records
         for label, (empty, questions) in record.get("empty_memories", {}).items()
     }
-    return " ".join([f"Measured {'; '.join([usual, *others])}.", *sorted(memories)])
+    return " ".join([f"Measured {'; '.join(parts)}.", *sorted(memories)])
+
+
+def _describe_days(version: str, rows: Mapping[str, Sequence[Record]]) -> str:
+    of_version = (record for records in rows.values() for record in records if record["version"] == version)
+    days = sorted(record["date"] for record in of_version)
+    return f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, ragindex {version}"
 
 
 def main(folders: Sequence[str]) -> None:

@@ -116,10 +116,15 @@ def test_a_table_says_when_its_rows_were_measured() -> None:
     other = make_record("2026-02-02", figures={"griever(t_max=5)": [61.0, 72.0, 83.0]}, version="0.3.0")
     first = make_record("2026-01-01", figures={"hybrid": [60.0, 70.0, 80.0]})
     filled = MADE["fill"](PAGE, [first, other], "words.md")
-    assert (
-        "\n\nMeasured 2026-01-01, ragindex 0.2.0; **off: `t_max=5`** ¹: 2026-02-02, ragindex 0.3.0.\n\nText." in filled
-    )
+    assert "\n\nMeasured 2026-01-01, ragindex 0.2.0; `t_max=5`: 2026-02-02, ragindex 0.3.0.\n\nText." in filled
     assert MADE["fill"](filled, [first, other], "words.md") == filled
+    two = PAGE.replace("words, lsa; less `hybrid`; one document; -", "words, lsa; -; -; others, lsa").replace(
+        "5.0", "1.0 / 2.0 / 3.0"
+    )
+    of_others = make_record("2026-03-03", data="others")
+    assert "\n\nMeasured 2026-01-01 to 2026-03-03, ragindex 0.2.0.\n" in MADE["fill"](
+        two, [make_record("2026-01-01"), of_others], "p"
+    )
     first["empty_memories"] = {"gear": [58, 100]}
     assert " The gist memory of `gear` was empty at the end for 58 of 100 questions.\n\nText." in MADE["fill"](
         filled, [first, other], "words.md"
