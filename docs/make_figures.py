@@ -73,10 +73,15 @@ class Cell(NamedTuple):
 
 
 def replace_methods(records: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Add a record; the figures of its methods on the same data with the same encoder and triples leave the others."""
+    """Add a record; the figures of its methods on the same data with the same encoder and triples leave the others.
+
+    Where they are the same, gains over methods that the new record lacks stay.
+    """
     remaining = list[dict[str, Any]]()
     for record in records:
         if all(record.get(name) == new.get(name) for name in ("data", "encoder", "triples")):
+            for label in [label for label, values in record["figures"].items() if new["figures"].get(label) == values]:
+                new["gains"][label] = {**record["gains"].get(label, {}), **new["gains"].get(label, {})}
             parts: dict[str, Any] = {
                 part: {label: value for label, value in record[part].items() if label not in new["figures"]}
                 for part in ("figures", "one_document", "gains", "empty_memories")
@@ -194,21 +199,21 @@ def _fill_row(
 ) -> str:
     cells = line.strip("|").split("|")
     row = _read_row(cells, marker["of"])
-    record: Record | None = None
-    label = ""
+    matching: list[tuple[Record, str]] = []
     for number, column in enumerate(map(str.strip, marker["columns"].split(";")), 1):
         gains = column.startswith("less ")
         pattern = _GAINS if gains else _FIGURES_OR_NONE if column == "one document" else _FIGURES
         if column == "-" or not pattern.search(cells[number]):
             continue
         if gains or column == "one document":
-            if record is None:
+            if not matching:
                 raise SystemExit(f"{page}: {column!r} follows no column of figures")
             over = column.removeprefix("less ").strip("`")
-            written = _format_gains(record, label, over, page) if gains else _format_one_document(record, label)
+            written = _format_gains(matching, over, page) if gains else _format_one_document(*matching[0])
         else:
             cell = _resolve(row, column)
-            record, label = _find(records, cell, page)
+            matching = _find(records, cell, page)
+            record, label = matching[0]
             used.setdefault(_name_row(cells[0]) or f"`{label}`", []).append(record)
             values = record["figures"][label]
             written = f"{values[_KS.index(cell.at)]:.1f}" if cell.at else _join(values)
@@ -255,8 +260,8 @@ def _resolve(row: Cell, column: str) -> Cell:
     return Cell(method, data or row.data, named[3] or row.encoder or ENCODERS[0], at, by_rules)
 
 
-def _find(records: Sequence[Record], cell: Cell, page: str) -> tuple[Record, str]:
-    """Return the record of a method and its label there; figures with published triples before those by rules."""
+def _find(records: Sequence[Record], cell: Cell, page: str) -> list[tuple[Record, str]]:
+    """Return the records of a method and its label in each; those with published triples precede those by rules."""
     matching = [
         (record, label)
         for record in records
@@ -268,7 +273,7 @@ def _find(records: Sequence[Record], cell: Cell, page: str) -> tuple[Record, str
     if not matching:
         wanted = f"{cell.method} on {cell.data} with {cell.encoder}"
         raise SystemExit(f"{page}: {RESULTS.name} has no {wanted}: run ragindex compare, then this with its results")
-    return min(matching, key=lambda match: "triples" not in match[0])
+    return sorted(matching, key=lambda match: "triples" not in match[0])
 
 
 def _same(first: str, second: str) -> bool:
@@ -290,12 +295,16 @@ def _base_of(label: str) -> str:
     return "" if base is None else registry.label(base)
 
 
-def _format_gains(record: Record, label: str, over: str, page: str) -> str:
+def _format_gains(matching: Sequence[tuple[Record, str]], over: str, page: str) -> str:
+    """The gains over a method, of the first record with the same figures that has them."""
+    record, label = matching[0]
     over = _base_of(label) if over == "its base" else over
-    values = next((gains for name, gains in record["gains"].get(label, {}).items() if _same(name, over)), None)
-    if values is None:
-        raise SystemExit(f"{page}: {RESULTS.name} has no gain of {label} over {over}: compare them in one command")
-    return ", ".join(f"{_signed(gain)} ({_plain(low)} to {_plain(high)})" for gain, low, high in values)
+    for other, name in matching:
+        if other["figures"][name] == record["figures"][label]:
+            for base, gains in other["gains"].get(name, {}).items():
+                if _same(base, over):
+                    return ", ".join(f"{_signed(gain)} ({_plain(low)} to {_plain(high)})" for gain, low, high in gains)
+    raise SystemExit(f"{page}: {RESULTS.name} has no gain of {label} over {over}: compare them in one command")
 
 
 def _join(values: Sequence[float]) -> str:

@@ -63,6 +63,18 @@ def test_a_comparison_replaces_the_figures_of_its_methods() -> None:
     ]
 
 
+def test_gains_stay_while_the_figures_are_the_same() -> None:
+    def record(figure: float, over: str) -> dict[str, object]:
+        return make_record(
+            "2026-01-01", figures={"links": [figure] * 3}, gains={"links": {over: [[figure, 0.0, 1.0]] * 3}}
+        )
+
+    (same,) = MADE["replace_methods"]([record(1.0, "dense")], record(1.0, "hybrid"))
+    assert same["gains"]["links"].keys() == {"dense", "hybrid"}
+    (other,) = MADE["replace_methods"]([record(1.0, "dense")], record(2.0, "hybrid"))
+    assert other["gains"]["links"].keys() == {"hybrid"}
+
+
 def test_a_record_has_figures_gains_of_their_pair_and_empty_memories() -> None:
     """`gear` finds 3 of 4 questions' documents among the first five, `hybrid`, its base, 1 of 4."""
     gold = {id: Gold(frozenset({"a"})) for id in ("q1", "q2", "q3", "q4")}
