@@ -132,7 +132,8 @@ def _reached(result: StudyResult, label: str) -> str:
         return ""
     gain = f"; over {row.over} published {row.published_gain}, here {row.gain}, {row.direction}" if row.over else ""
     memory = f" ({_describe_memory(result, row.method)})" if row.method in result.empty_memories else ""
-    return f"{published.data} {row.metric} published {row.published}, here {row.here}{gain}{memory}."
+    encoder = next(condition.here for condition in published.conditions if condition.name == "encoder")
+    return f"{published.data}, {encoder}: {row.metric} published {row.published}, here {row.here}{gain}{memory}."
 
 
 def _describe_memory(result: StudyResult, method: str) -> str:
