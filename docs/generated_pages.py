@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ragindex_eval.results.model import MethodResult
+from ragindex_retrievers.gear.method import MEMORY
+
 
 def put_block(path: Path, name: str, lines: Iterable[str]) -> str:
     """The text of a page with `lines` between its markers. Raises SystemExit if it has no markers."""
@@ -24,6 +27,16 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         cells = [" ".join(cell.split()).replace("|", r"\|") for cell in row]
         yield f"| {' | '.join(cells)} |".replace("  ", " ")
     yield ""
+
+
+def count_empty_memories(methods: Sequence[MethodResult]) -> dict[str, list[int]]:
+    """For agents with a gist memory, for how many questions it is empty at the end, and of how many."""
+    counts = {}
+    for method in methods:
+        ends = [step for answer in method.final for step in answer.trace if step.index == MEMORY]
+        if ends:
+            counts[method.label] = [sum(not step.triples for step in ends), len(ends)]
+    return counts
 
 
 def describe(value: Any) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import regex
 
-from ragindex_eval.data.published import PublishedTable
+from ragindex_eval.data.published import EFFICIENCY, PublishedTable
 from ragindex_eval.format import without_folders
 from ragindex_eval.results.model import ComparedMethods, DatasetFacts, MethodResult
 from ragindex_eval.results.records import (
@@ -18,6 +18,7 @@ from ragindex_eval.results.records import (
 from ragindex_eval.stats.intervals import Interval
 
 _RULES = "rules"
+_NO_POOLS: Mapping[str, int] = {}
 
 
 def compare_published(
@@ -26,12 +27,14 @@ def compare_published(
     compared: ComparedMethods,
     conditions_here: Mapping[str, str | int | None],
     bounds: Sequence[MethodResult] = (),
+    pools: Mapping[str, int] = _NO_POOLS,
 ) -> PublishedComparison:
     """Set the published figures on a data set beside those of a comparison, whose methods they name by label.
 
     `conditions_here` is what the comparison ran with (`list_measured_conditions`), not what its settings asked for. No
     figure is comparable unless every stated condition is equal. Methods that the comparison lacks stand in the result
-    as not measured. Figures may also be those of the reader's `bounds`.
+    as not measured. Figures may also be those of the reader's `bounds`. `pools` has the number of nodes that a method
+    searches.
     """
     conditions = tuple(
         _compare_condition(name, value, conditions_here[name]) for name, value in table.conditions_on(data).items()
@@ -41,9 +44,9 @@ def compare_published(
     methods = {method.label: method for method in (*compared.methods, *bounds)}
     figures = []
     for (label, metric), value in published.items():
-        here, interval = _measured(methods.get(label), metric)
         over = table.baseline_of(label)
-        base = None if over is None else published.get((over, metric))
+        here, interval = _measured(methods, label, metric, over, pools)
+        base = None if over is None or metric in EFFICIENCY else published.get((over, metric))
         gain = None if over is None or base is None else _compare_gain(compared, label, over, metric, value - base)
         verdict = judge_figure(value, here, interval, comparable=comparable)
         figures.append(ComparedFigure(label, metric, value, here, interval, verdict, gain))
@@ -76,8 +79,27 @@ def judge_gain(published: float, bounds: Interval | None) -> GainVerdict:
     return "agrees" if (published > 0.0) == (bounds[0] > 0.0) and published != 0.0 else "contradicts"
 
 
-def _measured(method: MethodResult | None, metric: str) -> tuple[float | None, Interval | None]:
-    return (None, None) if method is None else (method.metrics.get(metric), method.ci95.get(metric))
+def measure_efficiency(
+    methods: Mapping[str, MethodResult], pools: Mapping[str, int], label: str, over: str
+) -> float | None:
+    """Return TPER: the ratio of two methods' seconds a question by that of their pools; None if one is unknown."""
+    first, second = (methods[name].seconds_per_question if name in methods else None for name in (label, over))
+    if not first or not second or not {label, over} <= pools.keys():
+        return None
+    return (first / second) / (pools[label] / pools[over])
+
+
+def _measured(
+    methods: Mapping[str, MethodResult], label: str, metric: str, over: str | None, pools: Mapping[str, int]
+) -> tuple[float | None, Interval | None]:
+    method = methods.get(label)
+    if method is None:
+        return None, None
+    if metric == "TPQ":
+        return method.seconds_per_question, None
+    if metric == "TPER":
+        return None if over is None else measure_efficiency(methods, pools, label, over), None
+    return method.metrics.get(metric), method.ci95.get(metric)
 
 
 def _compare_gain(compared: ComparedMethods, label: str, over: str, metric: str, published: float) -> ComparedGain:

@@ -8,6 +8,9 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from ragindex.errors import UsageError
 from ragindex.plugins.strict_models import Strict
 
+EFFICIENCY = frozenset({"TPQ", "TPER"})
+"""Metrics of SiReRAG that are no shares: seconds a question (TPQ), and their growth against that of the pool (TPER)."""
+
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 _Count = Annotated[int, Field(ge=1)]
 
@@ -77,9 +80,9 @@ class PublishedSetup(Strict):
 class PublishedTable(Strict):
     """A published table.
 
-    `figures` are written in `unit`, as the paper prints them. `baseline` names the row that all others are compared
-    with, or the row for each method that has one. `unchecked` lists conditions that no run can tell, and `setup` is
-    with what `ragindex study` runs the table.
+    `figures` are written in `unit`, as the paper prints them, but those of EFFICIENCY as they are. `baseline` names the
+    row that all others are compared with, or the row for each method that has one. `unchecked` lists conditions that no
+    run can tell, and `setup` is with what `ragindex study` runs the table.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,7 +110,8 @@ class PublishedTable(Strict):
             for method, values in rows.figures.items():
                 if len(values) != len(self.metrics):
                     raise ValueError(f"{data}, {method}: expected {len(self.metrics)} figures, got {len(values)}")
-                if not all(value is None or 0.0 <= value <= most for value in values):
+                shares = [value for name, value in zip(self.metrics, values, strict=True) if name not in EFFICIENCY]
+                if not all(value is None or 0.0 <= value <= most for value in shares):
                     raise ValueError(f"{data}, {method}: expected figures from 0 to {most:g} ({self.unit})")
         named = {method for rows in self.data.values() for method in rows.figures}
         baselines = {self.baseline} if isinstance(self.baseline, str) else {*self.baseline, *self.baseline.values()}
@@ -125,10 +129,10 @@ class PublishedTable(Strict):
         return {name: value for name in PublishedConditions.model_fields if (value := own.get(name, shared.get(name)))}
 
     def figures_on(self, data: str) -> dict[tuple[str, str], float]:
-        """Return the figures on a data set by method and metric, as fractions of 1."""
+        """Return the figures on a data set by method and metric, shares as fractions of 1."""
         scale = 100.0 if self.unit == "percent" else 1.0
         return {
-            (method, metric): value / scale
+            (method, metric): value if metric in EFFICIENCY else value / scale
             for method, values in self.data[data].figures.items()
             for metric, value in zip(self.metrics, values, strict=True)
             if value is not None

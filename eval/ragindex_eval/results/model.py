@@ -333,6 +333,15 @@ class MethodResult(ResultValue):
         return self.index_usage.input_tokens + self.index_usage.output_tokens if self.built else None
 
     @property
+    def seconds_per_question(self) -> float | None:
+        """Mean seconds to retrieve for a timed question, plus those to read, if it was read; None without times."""
+        if not self.latency.per_query:
+            return None
+        readings = [answer.reading for answer in self.final if answer.reading and answer.reading.error is None]
+        reading = fmean(reading.usage.seconds for reading in readings) if readings else 0.0
+        return fmean(self.latency.per_query.values()) / 1e3 + reading
+
+    @property
     def query_tokens(self) -> float | None:
         """Mean tokens per question, in and out; None if they are unknown."""
         return self.query_usage.input_tokens + self.query_usage.output_tokens if self.built else None

@@ -11,7 +11,8 @@ from pydantic.dataclasses import dataclass
 
 from ragindex._util.text import many
 from ragindex.types import Usage
-from ragindex_eval.format import percent, points
+from ragindex_eval.data.published import EFFICIENCY
+from ragindex_eval.format import percent, points, signed
 from ragindex_eval.stats.intervals import Interval
 
 NO_USAGE = Usage()
@@ -254,7 +255,7 @@ class ComparedGain(ResultValue):
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure(ResultValue):
-    """A published figure, and that of this comparison with its interval, as fractions of 1.
+    """A published figure, and that of this comparison with its interval; shares as fractions of 1.
 
     If the conditions are equal, the verdict is "within the interval" if it holds the published one, else "differs".
     """
@@ -272,6 +273,8 @@ class ComparedFigure(ResultValue):
         """The figure here minus the published one, in percentage points, with its interval; "" if not measured."""
         if self.here is None:
             return ""
+        if self.metric in EFFICIENCY:
+            return signed(self.here - self.published)
         shifted = (
             "" if self.ci95 is None else f" ({_between(self.ci95[0] - self.published, self.ci95[1] - self.published)})"
         )

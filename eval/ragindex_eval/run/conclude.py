@@ -132,11 +132,20 @@ def conclude(
     compared = ComparedMethods(ks=ks, methods=ranked, pairs=compare_methods(ranked, index.seed))
     facts = describe_dataset(index, dataset)
     encoder, llm = registry.label(index.encoders.plugin), index.llm_name if asks else "none"
+    coverage = tree_coverage.measure_coverage(
+        index,
+        schemes,
+        (gold.doc_ids for gold in (dataset.gold or {}).values()),
+        gold_classes.same(dataset.gold),
+        (gold.candidates for gold in (dataset.gold or {}).values()),
+    )
+    pools = {} if coverage is None else coverage.pools
     published = None
     if settings.published is not None and settings.published_data is not None:
         read_by = "none" if reader is None else reader.name
         conditions = list_measured_conditions(facts, ks[-1], encoder=encoder, llm=llm, reader=read_by)
-        published = compare_published(settings.published, settings.published_data, compared, conditions, bounds)
+        named = settings.published_data
+        published = compare_published(settings.published, named, compared, conditions, bounds, pools)
     return Comparison(
         dataset=facts,
         encoder=encoder,
@@ -163,13 +172,7 @@ def conclude(
         failed=failed,
         reader=None if reader is None else _describe_reader(reader),
         bounds=tuple(bounds),
-        coverage=tree_coverage.measure_coverage(
-            index,
-            schemes,
-            (gold.doc_ids for gold in (dataset.gold or {}).values()),
-            gold_classes.same(dataset.gold),
-            (gold.candidates for gold in (dataset.gold or {}).values()),
-        ),
+        coverage=coverage,
         enough=plan_questions(compared, facts.judged),
         holdout=holdout,
         published=published,

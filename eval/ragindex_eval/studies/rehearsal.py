@@ -44,7 +44,8 @@ def rehearse(study: PrintedStudy, names: tuple[str, ...]) -> Rehearsal:
         llm=comparison.llm,
         reader="none" if comparison.reader is None else comparison.reader.llm,
     )
+    pools = {} if comparison.coverage is None else comparison.coverage.pools
     return Rehearsal(
-        {name: compare_published(study.table, name, compared, conditions, comparison.bounds) for name in names},
+        {name: compare_published(study.table, name, compared, conditions, comparison.bounds, pools) for name in names},
         tuple(str(method["label"]) for method in study.setup.with_weights),
     )

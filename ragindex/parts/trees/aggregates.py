@@ -209,3 +209,7 @@ def _write_notes(
         f"{len(aggregates):,} aggregates of {len(frequent):,} among {len(by_entity):,} entities, "
         f"of {len(propositions):,} propositions. {nameless:,} name no entity, {lost:,} more are in no aggregate."
     )
+    sizes = [len(places) for places in by_entity.values()]
+    if sizes:
+        mean = sum(sizes) / len(sizes)
+        yield f"Propositions of an entity: {mean:.2f} on average, {max(sizes):,} at most, {min(sizes):,} at least."

@@ -81,7 +81,8 @@ def read_published(study: str) -> PublishedTable:
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_have_the_published_figures_of_their_study_and_nothing_else(name: str) -> None:
     value = RESULTS[name]
-    assert set(value) - {"outdated"} == {"study", "command", "published"}
+    assert set(value) - {"outdated", "empty_memories"} == {"study", "command", "date", "version", "published"}
+    assert re.fullmatch(r"\d{4}-\d{2}-\d{2} \d+\.\d+\.\d+", f"{value['date']} {value['version']}")
     assert not re.search(r"/(home|work|tmp|Users)/|[A-Za-z]:\\\\", json.dumps(value))
     table, loaded = read_published(value["study"]), PublishedComparison.from_json(value["published"])
     assert name == f"{value['study']}-{loaded.data}"
@@ -107,6 +108,26 @@ def test_rows_name_studies_and_hold_no_figure_of_theirs(method: str) -> None:
 def list_rows(value: dict[str, Any]) -> list[str]:
     rows = tabulate_published(PublishedComparison.from_json(value["published"])).rows
     return [f"{row.published} {row.here} {row.gain}" for row in rows]
+
+
+def test_page_says_when_a_study_was_run_and_which_memories_were_empty() -> None:
+    value = RESULTS["gear-table-10-hotpotqa-qwen"]
+    empty, questions = value["empty_memories"]["GEAR, 2 rounds"]
+    (_, section) = read_page(FIDELITY).split("### gear-table-10, hotpotqa-qwen\n")
+    section = section.partition("\n### ")[0]
+    assert f"\nRun {value['date']} with ragindex {value['version']}.\n" in section
+    assert f"GEAR, 2 rounds, memory empty for {empty} of {questions} questions.\n" in section
+
+
+def test_page_says_which_studies_were_not_run_again() -> None:
+    newest = max(value["version"] for value in RESULTS.values())
+    sections = read_page(FIDELITY).split("\n### ")[1:]
+    marked = {section.partition("\n")[0] for section in sections if "**Not run again since.**" in section}
+    assert marked == {
+        f"{value['study']}, {value['published']['data']}"
+        for value in RESULTS.values()
+        if value["version"] != newest or "outdated" in value
+    }
 
 
 def test_each_paper_has_a_study_that_was_run() -> None:

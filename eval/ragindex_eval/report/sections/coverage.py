@@ -1,11 +1,10 @@
 """Report section on trees: their coverage of gold document pairs, the sizes of their pools, and query times."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
 
+from ragindex_eval.conclusions.published import measure_efficiency
 from ragindex_eval.report.tables import Column
-from ragindex_eval.results.model import Comparison, MethodResult
+from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import Coverage
 
 _COLUMNS = (
@@ -94,26 +93,7 @@ def _format_share(part: int, total: int) -> str:
 
 
 def _pool_row(comparison: Comparison, coverage: Coverage, label: str, smallest: str) -> PoolRow:
-    seconds = {name: _seconds(comparison.method(name)) for name in (label, smallest)}
-    ratio = "–"
-    if label != smallest and seconds[label] is not None and seconds[smallest]:
-        ratio = f"{efficiency(seconds, coverage.pools, label, smallest):.2f}"
-    taken = seconds[label]
+    methods = {method.label: method for method in comparison.methods}
+    growth = None if label == smallest else measure_efficiency(methods, coverage.pools, label, smallest)
+    taken, ratio = methods[label].seconds_per_question, "–" if growth is None else f"{growth:.2f}"
     return PoolRow(label, f"{coverage.pools[label]:,}", "–" if taken is None else f"{taken:.4f}", ratio)
-
-
-def efficiency(seconds: Mapping[str, float | None], pools: Mapping[str, int], first: str, second: str) -> float:
-    """Compute TPER, the ratio of query times divided by the ratio of pool sizes. Both times must be known and not 0."""
-    times = [seconds[name] or 0.0 for name in (first, second)]
-    return (times[0] / times[1]) / (pools[first] / pools[second])
-
-
-def _seconds(method: MethodResult) -> float | None:
-    """Compute TPQ: mean seconds of retrieval over the timed questions, plus mean seconds of reading, if any."""
-    if not method.latency.per_query:
-        return None
-    readings = [
-        answer.reading for answer in method.final if answer.reading is not None and answer.reading.error is None
-    ]
-    reading = fmean(reading.usage.seconds for reading in readings) if readings else 0.0
-    return fmean(method.latency.per_query.values()) / 1e3 + reading

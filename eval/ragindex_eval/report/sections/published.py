@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ragindex_eval.format import percent, points
+from ragindex_eval.data.published import EFFICIENCY
+from ragindex_eval.format import percent, points, short
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import ComparedFigure, ComparedGain, PublishedComparison
 from ragindex_eval.stats.intervals import Interval
@@ -10,7 +11,7 @@ from ragindex_eval.stats.intervals import Interval
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """A published figure and that of the comparison as texts, in percent and percentage points."""
+    """A published figure and that of the comparison as texts, shares in percent and percentage points."""
 
     method: str
     metric: str
@@ -53,8 +54,9 @@ def tabulate_published(comparison: PublishedComparison) -> PublishedFigures:
 
 def _row(figure: ComparedFigure) -> PublishedRow:
     gain = ("", "", "", "") if figure.gain is None else _gain(figure.gain)
-    here = "–" if figure.here is None else percent(figure.here) + _format_interval(figure.ci95)
-    published = percent(figure.published)
+    form = short if figure.metric in EFFICIENCY else percent
+    here = "–" if figure.here is None else form(figure.here) + _format_interval(figure.ci95)
+    published = form(figure.published)
     return PublishedRow(figure.method, figure.metric, published, here, figure.difference, figure.verdict, *gain)
 
 

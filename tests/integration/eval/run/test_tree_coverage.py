@@ -10,7 +10,7 @@ from ragindex.index.index import Index
 from ragindex.parts.trees.summary_tree import SummaryTree
 from ragindex.plugins import registry
 from ragindex_eval.report.sections import coverage
-from ragindex_eval.report.sections.coverage import CoverageRow, PoolRow, efficiency
+from ragindex_eval.report.sections.coverage import CoverageRow, PoolRow
 from ragindex_eval.results.records import Coverage, Grouping
 from ragindex_eval.run.tree_coverage import count_coverage, measure_coverage
 
@@ -71,7 +71,6 @@ def test_the_section() -> None:
     assert [column.title for column in values.columns[-3:]] == ["by chance, %", "also by 1, %", "also by 2, %"]
     assert values.columns[-1].meaning == "of these, related covers too"
     assert values.pools == (PoolRow("small", "100", "0.0300", "–"), PoolRow("large", "300", "0.0600", "0.67"))
-    assert efficiency({"a": 3.0, "b": 1.5}, {"a": 400, "b": 100}, "a", "b") == 0.5
     assert coverage.render_coverage(comparison) is None
     without = coverage.render_coverage(replace(comparison, coverage=replace(FOUND, pairs=0, questions=0)))
     assert without is not None

@@ -8,6 +8,7 @@ from made_comparisons import make_comparison
 
 from ragindex_eval.conclusions.published import compare_published, judge_figure, judge_gain, list_measured_conditions
 from ragindex_eval.data.published import PublishedTable
+from ragindex_eval.report.sections.published import tabulate_published
 from ragindex_eval.results.model import Comparison
 from ragindex_eval.results.records import ComparedCondition, ReaderFacts
 
@@ -147,3 +148,29 @@ def test_equal_conditions_are_the_readers_too() -> None:
     )
     published = compared({"a": [100.0]}, comparison, conditions={"llm": "gpt-4o", "reader": "gpt-4o"})
     assert (published.reason, published.figures[0].verdict) == ("", "within the interval")
+
+
+def test_seconds_and_their_growth_are_no_shares() -> None:
+    """A question of `b` takes twice the time of one of `a` over a pool three times as large: TPER is 2/3."""
+    measured = make_comparison({"a": [1.0, 0.0], "b": [1.0, 0.0]}, {"a": [1000.0, 3000.0], "b": [4000.0, 4000.0]})
+    printed = table({"a": [1.5, None], "b": [2.65, 0.6]}, metrics=["TPQ", "TPER"], baseline={"b": "a"})
+    conditions = list_measured_conditions(measured.dataset, 5, encoder="lsa", llm="offline")
+    done = compare_published(printed, "letters", measured, conditions, pools={"a": 100, "b": 300})
+    figures = [(figure.method, figure.metric, figure.published, figure.here, figure.gain) for figure in done.figures]
+    third = pytest.approx(2 / 3)
+    assert figures == [
+        ("a", "TPQ", 1.5, 2.0, None),
+        ("b", "TPQ", 2.65, 4.0, None),
+        ("b", "TPER", 0.6, third, None),
+    ]
+    assert [(row.published, row.here, row.difference) for row in tabulate_published(done).rows] == [
+        ("1.50", "2.00", "+0.50"),
+        ("2.65", "4.00", "+1.35"),
+        ("0.60", "0.67", "+0.07"),
+    ]
+    (unknown,) = [
+        figure.verdict
+        for figure in compare_published(printed, "letters", measured, conditions).figures
+        if figure.metric == "TPER"
+    ]
+    assert unknown == "not measured"

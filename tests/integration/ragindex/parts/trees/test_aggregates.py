@@ -74,9 +74,10 @@ def test_aggregates_by_hand(server: OpenAIServer, tmp_path: Path) -> None:
         "entities": ["ANN"],
         "propositions": 3.0,
     }
-    assert notes(workspace, "aggregates")[0] == (
-        "3 aggregates of 3 among 6 entities, of 7 propositions. 1 name no entity, 1 more are in no aggregate."
-    )
+    assert notes(workspace, "aggregates")[:2] == [
+        "3 aggregates of 3 among 6 entities, of 7 propositions. 1 name no entity, 1 more are in no aggregate.",
+        "Propositions of an entity: 1.50 on average, 3 at most, 1 at least.",
+    ]
     assert sorted(texts(workspace, dropped)) == [("ANN",), ("BOB",)]
     assert texts(workspace, with_singles)[("CID", "DAN")] == "CID met DAN"  # the same proposition of both
     assert texts(workspace, with_singles)[("ULM",)] == "BOB lives in ULM"
