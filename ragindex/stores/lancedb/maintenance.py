@@ -135,6 +135,9 @@ def build_postings(table: Any, folder: Path) -> None:
         most = min(max(_FEW_UNLIKE, int(_UNLIKE * now.rows)), _MANY_UNLIKE)
         if text_index.count_changes(now, files.read_version(folder, stored.made_from)) <= most:
             return
+    for index in wait(table.list_indices()):
+        if index.columns == ["tokens"]:  # of ragindex up to 0.1
+            wait(table.drop_index(index.name))
     ids = now.indexes.get(ID_INDEX)
     if stored is not None or ids is None or not _is_of_same_records(folder, ids, now):
         wait(table.create_index("id", config=BTree(), replace=True))

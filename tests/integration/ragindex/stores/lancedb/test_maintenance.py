@@ -5,6 +5,7 @@ from pathlib import Path
 import lancedb
 import numpy as np
 import pytest
+from lancedb.index import FTS
 from made_lance import SCHEMA, records
 
 from ragindex.errors import StoreError
@@ -93,6 +94,16 @@ def test_searches_by_postings_are_those_from_memory(tmp_path: Path) -> None:
                 assert (own.ids, own.scores.tolist()) == (exact.ids, exact.scores.tolist())
                 assert own.records.to_pylist() == exact.records.to_pylist()
     assert files.find_text_index(files.read_version(tmp_path / "beyond/some.lance", beyond.version)) == postings
+
+
+def test_text_index_of_an_earlier_version_is_dropped(tmp_path: Path) -> None:
+    collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
+    collection.upsert(records({f"r{n}": f"oak {n}" for n in range(9)}))
+    lancedb.connect(tmp_path).open_table("some").create_index("tokens", config=FTS(base_tokenizer="whitespace"))
+    collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
+    collection.finish()
+    assert {index.name for index in lancedb.connect(tmp_path).open_table("some").list_indices()} == {files.ID_INDEX}
+    assert collection.search([TextQuery("oak 3", 1)])[0].ids == ["r3"]
 
 
 def test_damaged_postings_are_an_error(tmp_path: Path) -> None:
