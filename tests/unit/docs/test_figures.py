@@ -137,10 +137,11 @@ def test_a_table_says_when_its_rows_were_measured() -> None:
     assert "\n\nMeasured 2026-01-01 to 2026-03-03, ragindex 0.2.0.\n" in MADE["fill"](
         two, [make_record("2026-01-01"), of_others], "p"
     )
-    first["empty_memories"] = {"gear": [58, 100]}
-    assert " The gist memory of `gear` was empty at the end for 58 of 100 questions.\n\nText." in MADE["fill"](
-        filled, [first, other], "words.md"
+    first["empty_memories"], other["empty_memories"] = {"gear": [1, 2]}, {"griever(t_max=5)": [58, 100]}
+    ending = (
+        "ragindex 0.3.0. The gist memory of `griever(t_max=5)` was empty at the end for 58 of 100 questions.\n\nText."
     )
+    assert ending in MADE["fill"](filled, [first, other], "words.md")  # not that of a method without a row
 
 
 @pytest.mark.parametrize(
