@@ -81,12 +81,12 @@ def test_a_record_has_figures_gains_of_their_pair_and_empty_memories() -> None:
     triple = Triple("Ann", "knows", "Bob")
 
     def answers(right: int, *memories: tuple[Triple, ...]) -> list[MethodAnswer]:
-        found = [SavedHit(*("a", ("a",)) if number < right else ("b", ("b",)), 1.0) for number in range(4)]
+        hits = [SavedHit(*("a", ("a",)) if number < right else ("b", ("b",)), 1.0) for number in range(4)]
         traces = [(Step(1, MEMORY, "?", triples=memory),) for memory in memories] or [()] * 4
-        return [MethodAnswer(id, (hit,), trace=trace) for id, hit, trace in zip(gold, found, traces, strict=True)]
+        return [MethodAnswer(id, (hit,), trace=trace) for id, hit, trace in zip(gold, hits, traces, strict=True)]
 
-    asked = {"hybrid": answers(1), "gear": answers(3, (triple,), (), (triple,), ())}
-    comparison = replace(answered(asked, gold, (5, 10, 15)), environment={"ragindex": "0.2.0"})
+    by_method = {"hybrid": answers(1), "gear": answers(3, (triple,), (), (triple,), ())}
+    comparison = replace(answered(by_method, gold, (5, 10, 15)), environment={"ragindex": "0.2.0"})
     command = "ragindex compare words --triples /data/openie.json --methods gear,hybrid"
     record = MADE["_make_record"](comparison, command, "2026-01-01")
     assert record["triples"] == "openie.json"
