@@ -35,7 +35,7 @@ from ragindex_eval.stats.paired_tests import paired_interval
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "dev" / "evidence" / "figures.json"
 _KS = ("5", "10", "15")
-BASELINES = ("composed", "dense", "hybrid", "hybrid(fusion=convex,weight=0.6667)", "links")
+BASELINES = ("composed", "dense", "hybrid", "hybrid(fusion=convex, weight=0.6667)", "links", "sirerag")
 """Methods that gains are kept over, where a comparison has them; besides, each method's own base."""
 ENCODERS = ("all-MiniLM-L6-v2", "lsa", "all-mpnet-base-v2")
 """What a column is measured with if it says nothing, and the others."""
