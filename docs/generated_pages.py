@@ -30,12 +30,16 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def count_empty_memories(methods: Sequence[MethodResult]) -> dict[str, list[int]]:
-    """For agents with a gist memory, for how many questions it is empty at the end, and of how many."""
+    """For agents with a gist memory, for how many questions it is empty at the end, and of how many.
+
+    A long trace is cut before its last step, so what was read into the memory counts too.
+    """
     counts = {}
     for method in methods:
-        ends = [step for answer in method.final for step in answer.trace if step.index == MEMORY]
-        if ends:
-            counts[method.label] = [sum(not step.triples for step in ends), len(ends)]
+        memories = [[step for step in answer.trace if step.index in (MEMORY, "gist read")] for answer in method.final]
+        memories = [steps for steps in memories if steps]
+        if memories:
+            counts[method.label] = [sum(not any(step.triples for step in steps) for steps in memories), len(memories)]
     return counts
 
 

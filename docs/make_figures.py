@@ -35,7 +35,7 @@ from ragindex_eval.stats.paired_tests import paired_interval
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "dev" / "evidence" / "figures.json"
 _KS = ("5", "10", "15")
-BASELINES = ("composed", "dense", "hybrid", "hybrid(fusion=convex,weight=0.6667)", "links")
+BASELINES = ("composed", "dense", "hybrid", "hybrid(fusion=convex, weight=0.6667)", "links", "sirerag")
 """Methods that gains are kept over, where a comparison has them; besides, each method's own base."""
 ENCODERS = ("all-MiniLM-L6-v2", "lsa", "all-mpnet-base-v2")
 """What a column is measured with if it says nothing, and the others."""
@@ -57,6 +57,8 @@ _GAIN = r"[+−]?\d+\.\d \(−?\d+\.\d to −?\d+\.\d\)"
 _GAINS = re.compile(rf"{_GAIN}, {_GAIN}, {_GAIN}")
 
 Record: TypeAlias = Mapping[str, Any]
+Match: TypeAlias = tuple[Record, str]
+"""A record, and the label of a method in it."""
 
 
 class Cell(NamedTuple):
@@ -185,7 +187,7 @@ def fill(text: str, records: Sequence[Record], page: str) -> str:
         if marker is None:
             continue
         done += [lines.pop(0) for _ in range(3)]  # an empty line and the two of the table's head
-        used: dict[str, list[Record]] = {}
+        used: dict[str, list[Match]] = {}
         while lines and lines[0].startswith("|"):
             done.append(_fill_row(lines.pop(0), marker, records, used, page))
         if lines[1].startswith("Measured "):
@@ -195,11 +197,11 @@ def fill(text: str, records: Sequence[Record], page: str) -> str:
 
 
 def _fill_row(
-    line: str, marker: re.Match[str], records: Sequence[Record], used: dict[str, list[Record]], page: str
+    line: str, marker: re.Match[str], records: Sequence[Record], used: dict[str, list[Match]], page: str
 ) -> str:
     cells = line.strip("|").split("|")
     row = _read_row(cells, marker["of"])
-    matching: list[tuple[Record, str]] = []
+    matching: list[Match] = []
     for number, column in enumerate(map(str.strip, marker["columns"].split(";")), 1):
         gains = column.startswith("less ")
         pattern = _GAINS if gains else _FIGURES_OR_NONE if column == "one document" else _FIGURES
@@ -214,7 +216,7 @@ def _fill_row(
             cell = _resolve(row, column)
             matching = _find(records, cell, page)
             record, label = matching[0]
-            used.setdefault(_name_row(cells[0]) or f"`{label}`", []).append(record)
+            used.setdefault(_name_row(cells[0]) or f"`{label}`", []).append(matching[0])
             values = record["figures"][label]
             written = f"{values[_KS.index(cell.at)]:.1f}" if cell.at else _join(values)
         cells[number] = pattern.sub(written, cells[number], count=1)
@@ -260,7 +262,7 @@ def _resolve(row: Cell, column: str) -> Cell:
     return Cell(method, data or row.data, named[3] or row.encoder or ENCODERS[0], at, by_rules)
 
 
-def _find(records: Sequence[Record], cell: Cell, page: str) -> list[tuple[Record, str]]:
+def _find(records: Sequence[Record], cell: Cell, page: str) -> list[Match]:
     """Return the records of a method and its label in each; those with published triples precede those by rules."""
     matching = [
         (record, label)
@@ -295,7 +297,7 @@ def _base_of(label: str) -> str:
     return "" if base is None else registry.label(base)
 
 
-def _format_gains(matching: Sequence[tuple[Record, str]], over: str, page: str) -> str:
+def _format_gains(matching: Sequence[Match], over: str, page: str) -> str:
     """The gains over a method, of the first record with the same figures that has them."""
     record, label = matching[0]
     over = _base_of(label) if over == "its base" else over
@@ -319,25 +321,27 @@ def _signed(value: float) -> str:
     return f"+{value:.1f}" if value > 0 else _plain(value)
 
 
-def _describe(used: Mapping[str, Sequence[Record]]) -> str:
+def _describe(used: Mapping[str, Sequence[Match]]) -> str:
     """Days and versions of the rows, by the oldest version of each; those of the most rows are first, without names."""
-    by_version: dict[str, dict[str, Sequence[Record]]] = {}
-    for shown, records in used.items():
-        by_version.setdefault(min(record["version"] for record in records), {})[shown] = records
+    by_version: dict[str, dict[str, Sequence[Match]]] = {}
+    for shown, matches in used.items():
+        by_version.setdefault(min(record["version"] for record, _ in matches), {})[shown] = matches
     usual, *others = sorted(by_version, key=lambda version: -len(by_version[version]))
     parts = [_describe_days(usual, by_version[usual])]
     parts += [f"{', '.join(by_version[version])}: {_describe_days(version, by_version[version])}" for version in others]
     memories = {
-        f"The gist memory of `{label}` was empty at the end for {empty} of {questions} questions."
-        for records in used.values()
-        for record in records
-        for label, (empty, questions) in record.get("empty_memories", {}).items()
+        "The gist memory of `{}` was empty at the end for {} of {} questions.".format(
+            label, *record["empty_memories"][label]
+        )
+        for matches in used.values()
+        for record, label in matches
+        if label in record.get("empty_memories", {})
     }
     return " ".join([f"Measured {'; '.join(parts)}.", *sorted(memories)])
 
 
-def _describe_days(version: str, rows: Mapping[str, Sequence[Record]]) -> str:
-    of_version = (record for records in rows.values() for record in records if record["version"] == version)
+def _describe_days(version: str, rows: Mapping[str, Sequence[Match]]) -> str:
+    of_version = (record for matches in rows.values() for record, _ in matches if record["version"] == version)
     days = sorted(record["date"] for record in of_version)
     return f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, ragindex {version}"
 

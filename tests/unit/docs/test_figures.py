@@ -76,17 +76,19 @@ def test_gains_stay_while_the_figures_are_the_same() -> None:
 
 
 def test_a_record_has_figures_gains_of_their_pair_and_empty_memories() -> None:
-    """`gear` finds 3 of 4 questions' documents among the first five, `hybrid`, its base, 1 of 4."""
+    """`gear` finds 3 of 4 questions' documents, `hybrid`, its base, 1 of 4; the last trace was cut before its end."""
     gold = {id: Gold(frozenset({"a"})) for id in ("q1", "q2", "q3", "q4")}
     triple = Triple("Ann", "knows", "Bob")
 
     def answers(right: int, *memories: tuple[Triple, ...]) -> list[MethodAnswer]:
-        found = [SavedHit(*("a", ("a",)) if number < right else ("b", ("b",)), 1.0) for number in range(4)]
-        traces = [(Step(1, MEMORY, "?", triples=memory),) for memory in memories] or [()] * 4
-        return [MethodAnswer(id, (hit,), trace=trace) for id, hit, trace in zip(gold, found, traces, strict=True)]
+        hits = [SavedHit(*("a", ("a",)) if number < right else ("b", ("b",)), 1.0) for number in range(4)]
+        ends = [*[MEMORY] * 3, "gist read"]
+        steps = [Step(1, end, "?", triples=memory) for end, memory in zip(ends, memories, strict=False)]
+        traces = [(step,) for step in steps] or [()] * 4
+        return [MethodAnswer(id, (hit,), trace=trace) for id, hit, trace in zip(gold, hits, traces, strict=True)]
 
-    asked = {"hybrid": answers(1), "gear": answers(3, (triple,), (), (triple,), ())}
-    comparison = replace(answered(asked, gold, (5, 10, 15)), environment={"ragindex": "0.2.0"})
+    by_method = {"hybrid": answers(1), "gear": answers(3, (triple,), (), (), (triple,))}
+    comparison = replace(answered(by_method, gold, (5, 10, 15)), environment={"ragindex": "0.2.0"})
     command = "ragindex compare words --triples /data/openie.json --methods gear,hybrid"
     record = MADE["_make_record"](comparison, command, "2026-01-01")
     assert record["triples"] == "openie.json"
@@ -137,10 +139,11 @@ def test_a_table_says_when_its_rows_were_measured() -> None:
     assert "\n\nMeasured 2026-01-01 to 2026-03-03, ragindex 0.2.0.\n" in MADE["fill"](
         two, [make_record("2026-01-01"), of_others], "p"
     )
-    first["empty_memories"] = {"gear": [58, 100]}
-    assert " The gist memory of `gear` was empty at the end for 58 of 100 questions.\n\nText." in MADE["fill"](
-        filled, [first, other], "words.md"
+    first["empty_memories"], other["empty_memories"] = {"gear": [1, 2]}, {"griever(t_max=5)": [58, 100]}
+    ending = (
+        "ragindex 0.3.0. The gist memory of `griever(t_max=5)` was empty at the end for 58 of 100 questions.\n\nText."
     )
+    assert ending in MADE["fill"](filled, [first, other], "words.md")  # not that of a method without a row
 
 
 @pytest.mark.parametrize(
