@@ -196,10 +196,12 @@ def test_a_repository_runs_nothing(clone: Clone, tmp_path: Path) -> None:
     corpus = read(clone.address)
     assert [document.text for document in corpus.documents] == ["# A"]
     (clone.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()  # git would fetch it
-    with pytest.raises(DataError, match="an object that the clone lacks") as kept:
+    with pytest.raises(DataError, match="an object that the clone lacks") as raised:
         read(clone.address, skip_bad=False)
     assert not marker.exists()
-    assert "ragindex-progress" not in {thread.name for thread in threading.enumerate()}, kept  # an error is kept long
+    assert "ragindex-progress" not in {thread.name for thread in threading.enumerate()}, (
+        raised
+    )  # errors are kept, as by notebooks
 
 
 def test_odd_names_links_and_submodules(clone: Clone, tmp_path: Path) -> None:
