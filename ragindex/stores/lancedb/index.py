@@ -213,24 +213,28 @@ def _search_text(table: SearchTable, request: SearchRequest) -> Generator[Any, p
     passing = None
     if request.where is not None:
         where = sql.translate_to_sql(request.where, table.columns)
-        rows = yield table.table.query().where(where).with_row_id().select([])
-        passing = text.find_rows(rows.column("_rowid").to_numpy())
-    row_ids, scores = text.rank(tokens, request.k, passing)
+        passing_rows = yield table.table.query().where(where).with_row_id().select([])
+        passing = text.find_rows(passing_rows.column("_rowid").to_numpy())
+    rows, scores = text.rank(tokens, request.k, passing)
     [lacking] = text.lacking.search([request])
-    if not len(row_ids):
+    if not len(rows):
         return lacking
-    order = np.argsort(row_ids)  # LanceDB returns records in this order
-    taken = table.table.take_row_ids(row_ids[order].tolist())
-    rows = yield taken.select(_list_columns(table, request))
-    both = pa.concat_tables([pa.Table.from_batches([lacking.records]), _rename_columns(rows, request.fields)])
-    return _build_result(both, np.concatenate([lacking.scores, scores[order]]), request)
+    if request.fields:
+        order = np.argsort(text.row_ids[rows])  # LanceDB returns records in this order
+        rows, scores = rows[order], scores[order]
+        taken = table.table.take_row_ids(text.row_ids[rows].tolist())
+        indexed = yield taken.select(_list_columns(table, request))
+    else:
+        indexed = pa.table({"id": text.ids.take(pa.array(rows))})
+    both = pa.concat_tables([pa.Table.from_batches([lacking.records]), _rename_columns(indexed, request.fields)])
+    return _build_result(both, np.concatenate([lacking.scores, scores]), request)
 
 
 def _search_vectors(table: SearchTable, request: VectorQuery) -> Generator[Any, pa.Table, SearchResult]:
     """Search the vector index, and compute the cosines of its candidates in float64, as searches in memory do.
 
-    LanceDB's own cosines are float32. They tie where exact ones differ, which moves hits, and scores that depend on
-    their ranks.
+    The index compares vectors of bytes, and LanceDB's own cosines are float32: they tie where exact ones differ, which
+    moves hits, and scores that depend on their ranks.
     """
     unit = unit_query(request.vector, table.schema.dimensions)
     if not unit.any():

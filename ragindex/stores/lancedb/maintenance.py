@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from lancedb.index import BTree, IvfFlat, LabelList
+from lancedb.index import BTree, IvfSq, LabelList
 
 from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import files, text_index
@@ -118,7 +118,7 @@ def build_search_indexes(table: Any, folder: Path, schema: Schema) -> None:
         and _count_unindexed(table, "vector") > _MAX_LACKING_SHARE * _count(table)
     ):
         count = choose_partitions(_count(table))
-        config = IvfFlat(distance_type="cosine", num_partitions=count)
+        config = IvfSq(distance_type="cosine", num_partitions=count)
         wait(table.create_index("vector", config=config, replace=True))
 
 

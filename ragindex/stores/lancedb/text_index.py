@@ -52,6 +52,7 @@ def write_postings(table: Any, folder: Path, uuid: str) -> None:
         "counts": pa.array(postings.counts),
         "peaks": pa.array(postings.weigh({}, own).peaks),
         "lengths": pa.array(postings.lengths.astype(np.int32)),
+        "ids": pa.concat_arrays(ids),
         "ranks": pa.array(rank_ids(pa.concat_arrays(ids))),
         "row_ids": pa.array(np.concatenate(row_ids)),
     }
@@ -87,11 +88,12 @@ class SortedTerms:
 class StoredText:
     """The postings of a table, with the statistics of one of its versions, and the records that they lack.
 
-    Row i of `index` was the record with LanceDB's row id `row_ids[i]`, and `ranks` are those of the ids. The rows
-    `deleted` are no longer in the table.
+    Row i of `index` is the record `ids[i]`, which had LanceDB's row id `row_ids[i]`; `ranks` are those of the ids, and
+    `order` sorts the row ids. The rows `deleted` are no longer in the table.
     """
 
     index: TextIndex
+    ids: pa.Array
     ranks: Ranks
     row_ids: RowIds
     order: RowNumbers
@@ -102,16 +104,15 @@ class StoredText:
         """Return the rows of the index with these row ids, in order, without those that it lacks."""
         return _find_rows(self.row_ids, self.order, row_ids)
 
-    def rank(self, tokens: Sequence[str], k: int, rows: RowNumbers | None) -> tuple[RowIds, ScoreArray]:
-        """Return the row ids of the k best rows of the index, of `rows` or of all, and their scores above 0.
+    def rank(self, tokens: Sequence[str], k: int, rows: RowNumbers | None) -> tuple[RowNumbers, ScoreArray]:
+        """Return the k best rows of the index, of `rows` or of all, and their scores above 0.
 
         Raises ValueError if the postings are damaged so that they name rows that are none.
         """
         try:
             if rows is None:
                 rows = self.index.select_best(tokens, k, self.deleted)
-            best, scores = rank_text(self.index, self.ranks, tokens, k, rows)
-            return self.row_ids[best], scores
+            return rank_text(self.index, self.ranks, tokens, k, rows)
         except IndexError as error:
             raise ValueError(f"{POSTINGS} is damaged: {error}") from error
 
@@ -130,7 +131,7 @@ def open_text(table: Any, earlier: Any, folder: Path, schema: Schema, columns: S
     file = pa.ipc.open_file(pa.memory_map(str(folder / "_indices" / stored.uuid / POSTINGS)))
     counts, batch = json.loads(file.schema.metadata[b"counts"]), file.get_batch(0)
     values = {name: batch.column(name).values for name in batch.schema.names}
-    terms = SortedTerms(values.pop("terms"))
+    terms, ids = SortedTerms(values.pop("terms")), values.pop("ids")
     arrays = {name: each.to_numpy() for name, each in values.items()}
     starts, row_ids = arrays["starts"], arrays["row_ids"]
     order = np.argsort(row_ids, kind="stable")
@@ -159,7 +160,8 @@ def open_text(table: Any, earlier: Any, folder: Path, schema: Schema, columns: S
         statistics,
     )
     gone = _find_rows(row_ids, order, deleted)
-    return StoredText(index, arrays["ranks"], row_ids, order, gone, MemoryImage(schema, lacking, None, statistics))
+    image = MemoryImage(schema, lacking, None, statistics)
+    return StoredText(index, ids, arrays["ranks"], row_ids, order, gone, image)
 
 
 def _find_rows(row_ids: RowIds, order: RowNumbers, some: RowIds) -> RowNumbers:

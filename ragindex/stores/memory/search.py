@@ -20,6 +20,8 @@ _MARGIN = 1e-4
 """The error of a float32 cosine. Candidates within this margin of the k-th best are scored again in float64."""
 _FEW_ROWS = 1_000
 """The most rows that are looked up in the postings of each word, which is faster than to score all rows."""
+_MANY_ROWS = 1 << 14
+"""The fewest rows of which some are selected before they are scored; fewer are all scored faster."""
 _MAX_SCORES = 1 << 22
 """The most scores held in memory at once when many queries are answered together."""
 
@@ -197,7 +199,7 @@ def rank_text(
 ) -> tuple[RowNumbers, ScoreArray]:
     """Return the k best rows for a query, of `rows` or of all, and their scores above 0."""
     if rows is None:
-        rows = index.select_best(tokens, k) if index.size > _FEW_ROWS else np.arange(index.size)
+        rows = index.select_best(tokens, k) if index.size >= _MANY_ROWS else np.arange(index.size)
     scores = index.scores(tokens)[rows] if len(rows) > _FEW_ROWS else index.scores_of(tokens, rows)
     return select_best(rank, rows[scores > 0], scores[scores > 0], k)
 

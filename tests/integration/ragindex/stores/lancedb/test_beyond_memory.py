@@ -152,6 +152,22 @@ def test_what_may_not_fit_beside_others_is_indexed(tmp_path: Path) -> None:
     assert answers[0] == answers[1]
 
 
+def test_vector_index_is_small_and_misses_little(tmp_path: Path) -> None:
+    rng, count, dimensions = np.random.default_rng(0), 10_000, 64
+    vectors = rng.standard_normal((count, dimensions)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    collection = LanceDB(memory_gib=0).open(tmp_path).create("some", Schema(dimensions=dimensions))
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimensions)
+    collection.upsert(pa.RecordBatch.from_pydict({"id": [f"{n:05d}" for n in range(count)], "vector": column}))
+    collection.finish()
+    (size,) = [index.size_bytes for index in wait(collection.table.list_indices()) if index.columns == ["vector"]]
+    assert size < 0.5 * vectors.nbytes
+    questions = rng.standard_normal((20, dimensions)).astype(np.float32)
+    results = collection.search([VectorQuery(question, 10) for question in questions])
+    exact = [{f"{row:05d}" for row in np.argsort(-(vectors @ question))[:10]} for question in questions]
+    assert sum(len(best & set(result.ids)) for best, result in zip(exact, results, strict=True)) >= 0.98 * 200
+
+
 def test_vector_index_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what it lacks is found all the same."""
     monkeypatch.setattr(maintenance, "_ANN_FROM", 1)
