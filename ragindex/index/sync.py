@@ -170,7 +170,7 @@ def _is_up_to_date(index: IndexState, parts: Sequence[Part[Any]]) -> bool:
     if index.corpus_moved():
         return False
     if not parts:
-        return True
+        return not unfinished_parts(index.folder)  # of a method whose first build was interrupted
     if any(map(uses_encoder, parts)) and index.encoders.awaits_refit():
         return False
     keys = {index.key(part, index.pinned_encoder(part)) for part in parts}

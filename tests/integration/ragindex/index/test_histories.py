@@ -65,6 +65,16 @@ def test_text_back_after_dead_sync(fresh: Fresh) -> None:
     fixed.play(fresh, fixed.back_after_a_death("bm25"), "bm25")
 
 
+def test_sync_of_nothing_clears_an_interrupted_first_build(fresh: Fresh) -> None:
+    steps: list[Step] = [
+        ("put", {"documents": fixed.TWO}),
+        ("sync", {"methods": None}),
+        ("sync", {"methods": ["bm25"], "death": ["upsert passages.records", "after"]}),
+        ("sync", {"methods": None}),
+    ]
+    fixed.play(fresh, steps, "bm25")
+
+
 def test_removed_document_back_after_dead_sync(fresh: Fresh) -> None:
     fixed.play(fresh, fixed.added_again_after_a_death("bm25 words", "delete words.records"), "bm25 words")
 
