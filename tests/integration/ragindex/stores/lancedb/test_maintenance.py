@@ -106,6 +106,19 @@ def test_text_index_of_an_earlier_version_is_dropped(tmp_path: Path) -> None:
     assert collection.search([TextQuery("oak 3", 1)])[0].ids == ["r3"]
 
 
+def test_bounds_of_postings_hold_when_texts_become_longer(tmp_path: Path) -> None:
+    collection = LanceDB(memory_gib=0).open(tmp_path).create("some", SCHEMA)
+    collection.upsert(records({f"r{n}": f"oak fen {n % 3}" for n in range(30)}))
+    collection.finish()
+    collection.upsert(records({f"s{n}": "rye " * 200 for n in range(3)}))
+    collection.finish()
+    collection.search([TextQuery("oak", 3)])
+    index = collection._table.text.index  # type: ignore[attr-defined]
+    weights = index.counts / (index.counts + index.saturation[index.rows])
+    peaks = np.repeat(index.peaks, np.diff(index.starts))
+    assert (weights <= peaks * (1 + 1e-6)).all()
+
+
 def test_damaged_postings_are_an_error(tmp_path: Path) -> None:
     store = LanceDB(memory_gib=0).open(tmp_path)
     collection = store.create("some", SCHEMA)
