@@ -18,7 +18,7 @@ from served import RunningServer, build_index, serving
 from examples import examples
 from ragindex.errors import UsageError
 from ragindex.filters import Terms
-from ragindex.serve import app
+from ragindex.serve import app, telemetry
 from ragindex.serve.config import ServeSettings, parse_collections
 from ragindex.serve.keys import Keyring, load_keyring
 from ragindex.serve.mcp import make_mcp_server
@@ -381,6 +381,7 @@ def test_a_filter_by_metadata_that_no_document_has_is_reported(tmp_path: Path, m
     for name, secret in (("ADMIN", ADMIN), ("RED", RED), ("JUDGE", JUDGE), ("ALL_RED", ALL_RED)):
         monkeypatch.setenv(f"{name}_SECRET", secret)
     monkeypatch.setattr(app, "run_server", lambda service, announce: served.append(service))
+    monkeypatch.setattr(telemetry, "show_logs", lambda: None)  # it changes the process's loggers
     done = ragindex("serve", f"docs={folder}", f"other={other}", "--method", "bm25", "--keys", file)
     warnings = [line for line in done.err.splitlines() if line.startswith("warning: ")]
     assert warnings == [
