@@ -111,7 +111,12 @@ def read_docstring(point: EntryPoint) -> str | None:
     source = find_spec(point.module) if point.module.partition(".")[0] in OURS else None
     if source is None or source.origin is None:
         return None
-    for node in ast.parse(Path(source.origin).read_bytes()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == point.attr:
-            return ast.get_docstring(node)
-    return None
+    lines = Path(source.origin).read_text(encoding="utf-8").splitlines()
+    defines = tuple(f"{keyword} {point.attr}{end}" for keyword in ("def", "class") for end in "(:")
+    start = next((number for number, line in enumerate(lines) if line.startswith(defines)), None)
+    if start is None:
+        return None
+    rest = range(start + 1, len(lines))
+    end = next((number for number in rest if lines[number][:1] not in ("", " ", ")")), len(lines))
+    (node,) = ast.parse("\n".join(lines[start:end])).body  # to parse whole modules takes a quarter of `--help`
+    return ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.ClassDef) else None

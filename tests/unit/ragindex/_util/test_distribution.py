@@ -1,5 +1,6 @@
 """What messages say to install, read from the metadata of the installed distribution."""
 
+import inspect
 import re
 import tomllib
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from project import ROOT
 
 from ragindex._util import distribution
 from ragindex.errors import MissingExtraError
+from ragindex.plugins.code_fingerprint import OURS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -88,3 +90,11 @@ def test_entry_points_of_all_groups_are_read_once(monkeypatch: pytest.MonkeyPatc
     distribution._read_entry_points.cache_clear()
     assert {group: set(distribution.entry_points(group)) for group in groups} == expected
     assert len(reads) == 1
+
+
+@pytest.mark.parametrize("group", ["ragindex.commands", "ragindex.schemes"])
+def test_docstrings_read_from_source_are_those_of_the_code(group: str) -> None:
+    points = [point for point in distribution.entry_points(group) if point.module.partition(".")[0] in OURS]
+    assert len(points) > 10
+    for point in points:
+        assert distribution.read_docstring(point) == inspect.getdoc(point.load())
