@@ -242,7 +242,7 @@ def run_mutants(path: str, tests: Sequence[str], drawn: Sequence[int], seconds: 
         def run_collected() -> Any:
             plugin = Collected(path, tree, mutants, seconds, save)
             ended = pytest.main([*_OPTIONS, f"--basetemp={folder}/tests", *tests], plugins=[plugin])
-            return plugin.at_import if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else f"{ended!r}"
+            return plugin.at_import if ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else repr(ended)
 
         at_import = run_forked(run_collected, 100 * _HOUR)
         if isinstance(at_import, str):

@@ -7,11 +7,10 @@ since, whose number `finish` bounds, are held in memory.
 """
 
 import json
-import os
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ragindex._util import durable_files
 from ragindex.interfaces import Schema
 from ragindex.stores.lancedb import files
 from ragindex.stores.lancedb.engine import fetch_batches, wait
@@ -38,12 +38,12 @@ RowIds = npt.NDArray[np.uint64]
 
 def write_postings(table: Any, folder: Path, uuid: str) -> None:
     """Write the postings of all records beside the index `uuid` of the table in `folder`."""
-    ids, row_ids, blocks = list[pa.Array](), list[_Numbers](), list[Postings]()
+    blocks_of_ids, row_ids, blocks = list[pa.Array](), list[_Numbers](), list[Postings]()
     for batch in fetch_batches(table, table.query().with_row_id().select(["id", "tokens"]), _BATCH):
-        ids.append(batch.column("id").cast(pa.large_string()))
+        blocks_of_ids.append(batch.column("id").cast(pa.large_string()))
         row_ids.append(batch.column("_rowid").to_numpy())
         blocks.append(bm25.count_postings(batch.column("tokens")))
-    postings = bm25.merge_postings(blocks)
+    postings, ids = bm25.merge_postings(blocks), pa.concat_arrays(blocks_of_ids)
     own = Statistics(postings.filled, postings.tokens, lambda token: 0)
     columns: dict[str, pa.Array] = {
         "terms": pa.array(postings.terms, pa.large_string()),
@@ -52,21 +52,16 @@ def write_postings(table: Any, folder: Path, uuid: str) -> None:
         "counts": pa.array(postings.counts),
         "peaks": pa.array(postings.weigh({}, own).peaks),
         "lengths": pa.array(postings.lengths.astype(np.int32)),
-        "ids": pa.concat_arrays(ids),
-        "ranks": pa.array(rank_ids(pa.concat_arrays(ids))),
+        "ids": ids,
+        "ranks": pa.array(rank_ids(ids)),
         "row_ids": pa.array(np.concatenate(row_ids)),
     }
     lists = {name: pa.LargeListArray.from_arrays([0, len(values)], values) for name, values in columns.items()}
     counts = {"counts": json.dumps({"filled": postings.filled, "tokens": postings.tokens})}
     batch = pa.record_batch(lists).replace_schema_metadata(counts)
     path = folder / "_indices" / uuid / POSTINGS
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as sink:
-        with pa.ipc.new_file(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        sink.flush()
-        os.fsync(sink.fileno())
-    partial.replace(path)
+    with durable_files.replace_file(path) as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
 
 
 # ---------------------------------------------------------------- searching
@@ -76,12 +71,12 @@ class SortedTerms:
     """Finds terms in a sorted array by binary search, and those of recent queries at once."""
 
     def __init__(self, terms: pa.Array) -> None:
-        self.get = lru_cache(maxsize=1 << 14)(self._find)
-        self._terms = terms
+        self.get = lru_cache(maxsize=1 << 14)(partial(_find_term, terms))  # a method would be a cycle
 
-    def _find(self, term: str) -> int | None:
-        place = bisect_left(range(len(self._terms)), term, key=lambda number: self._terms[number].as_py())
-        return place if place < len(self._terms) and self._terms[place].as_py() == term else None
+
+def _find_term(terms: pa.Array, term: str) -> int | None:
+    place = bisect_left(range(len(terms)), term, key=lambda number: terms[number].as_py())
+    return place if place < len(terms) and terms[place].as_py() == term else None
 
 
 @dataclass(frozen=True, slots=True)

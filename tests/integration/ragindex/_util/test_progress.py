@@ -66,6 +66,21 @@ def test_silence_begins_with_the_first_work_after_a_pause(monkeypatch: pytest.Mo
             assert progress._silence.since == since >= before
 
 
+def test_interrupt_at_the_end_leaves_no_work_that_prints_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else later work would print none."""
+
+    class InterruptedThread(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            super().join(timeout)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading, "Thread", InterruptedThread)
+    before = [*progress._lines_of]
+    with redirect_stderr(io.StringIO()), pytest.raises(KeyboardInterrupt), progress_bar("reading files", 3):
+        pass
+    assert progress._lines_of == before
+
+
 def test_the_lines_end_with_the_work() -> None:
     before = threading.active_count()
     with redirect_stderr(io.StringIO()), pytest.raises(ValueError, match="broken"), progress_bar("reading", 3):
